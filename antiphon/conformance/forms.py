@@ -49,9 +49,9 @@ FORMS: Mapping[str, Form] = {
     "order": Form(
         "conversation, entries; seals, answers, sealable (ids asked for), tails (tips or null)",
         "seals (id → verdict counts, void or uncovered; of one that counts prev_seal, context, "
-        "context_digest); reasons (void seal → word); tips, latest last; answers (request → id or "
-        "null); sealable (request → null, or prev_seal and entries of the seal that its host may "
-        "write now, ORD-11); tails (tip, entries, frontier)",
+        "context_digest); reasons (void seal → word); tips, latest answer, else seal, last; "
+        "answers (request → id or null); sealable (request → null, or prev_seal and entries of "
+        "the seal that its host may write now, ORD-11); tails (tip, entries, frontier)",
     ),
     "compare": Form(
         "conversation, entries, heads (of the peer)",

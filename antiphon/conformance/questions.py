@@ -141,9 +141,12 @@ def _drafts(content: Json) -> Iterator[Case]:
     names = ("conversation", "request", "run")
     for v in content["vectors"]:
         given = {name: v[name] for name in names}
-        received = [True] * (len(v["frames"]) - 1) + [v["rule"] is None]
+        then = [v["then"]] if v["rule"] else []
+        received = [True] * (len(v["frames"]) - 1) + [v["rule"] is None] + [True] * len(then)
         expected: Json = {"start_digest": v["start_digest"], "received": received}
-        question = {"ask": "drafts", **given, "host": v["host"], "frames": v["frames"]}
+        frames = [*v["frames"], *then]
+        expected["digest"] = frames[-1]["digest"]
+        question = {"ask": "drafts", **given, "host": v["host"], "frames": frames}
         yield Case(v["name"], ("LINK-17", "LINK-70"), question, expected)
         if v["rule"] is None:
             question = {"ask": "sign-draft", **given, "private_key": v["private_key"]}

@@ -162,8 +162,6 @@ OPEN: dict[str, str] = {
     "-> len(body) >= limits.BODY_BYTES_MAX": _LARGE,
     "replica/log/codec/entries.py: decode_entry: never body is not None and "
     "len(body) > limits.BODY_BYTES_MAX": _LARGE,
-    "replica/log/codec/bodies.py: _format_from_pb: 1 <= len(text.encode()) <= "
-    "limits.GRAMMAR_BYTES_MAX at 1": _LARGE,
     "replica/log/codec/bodies.py: _seal_from_pb: 1 <= len(raw.entries) <= "
     "limits.SEAL_ENTRIES_MAX at 1": _LARGE,
     "replica/conversation/drafts.py: DraftStream.receive: never not draft.token_ids "

@@ -142,13 +142,22 @@ def test_a_draw_follows_from_logits_and_request(vector: Vector) -> None:
 
 @pytest.mark.parametrize("vector", vectors_of("drafts"))
 def test_drafts_follow_from_tokens_and_visible_bytes(vector: Vector) -> None:
+    rule, digest = _broken_rule(vector, vector["frames"])
+    assert rule == vector["rule"]
+    assert vector["rule"] or digest.hex() not in vector["misread"].values()
+    if vector["rule"]:
+        assert _broken_rule(vector, [*vector["frames"][:-1], vector["then"]])[0] is None
+
+
+def _broken_rule(vector: Vector, frames: list[Vector]) -> tuple[str | None, bytes]:
+    """Return the rule that the last frame breaks, if any, and the digest of all tokens."""
     request, run = unhex(vector["request"]), struct.pack("<Q", int(vector["run"]))
     digest = sha256(pae(b"antiphon/v1/draft-stream", request + run))
     assert digest.hex() == vector["start_digest"]
     key = Ed25519PrivateKey.from_private_bytes(unhex(vector["private_key"]))
     tokens = size = 0
     broken: list[str] = []
-    for frame in vector["frames"]:
+    for frame in frames:
         for token in frame["token_ids"]:
             digest = sha256(digest + struct.pack("<I", token))
         data = unhex(frame["data"])
@@ -166,8 +175,7 @@ def test_drafts_follow_from_tokens_and_visible_bytes(vector: Vector) -> None:
         }
         broken = [rule for rule, holds in rules.items() if not holds]
         tokens, size = tokens + len(frame["token_ids"]), size + len(data)
-    assert (broken or [None])[0] == vector["rule"]
-    assert vector["rule"] or digest.hex() not in vector["misread"].values()
+    return (broken[0] if broken else None), digest
 
 
 # --- receipts: 07 §10 -------------------------------------------------------------------------

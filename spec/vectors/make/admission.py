@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from spec.vectors.make import bounds, pending, repeated
+from spec.vectors.make import bounds, pending, repeated, steps
 from spec.vectors.make.admission_log import (
     ADA,
     BASE,
@@ -293,6 +293,8 @@ def build() -> dict[str, object]:
         repeated.filled, repeated.role_numbers, repeated.geneses,
         _malformed_headers, _ancestors, _signatures, _bodies, _geneses,
         bounds.headers, bounds.full_headers, bounds.geneses, bounds.bodies, bounds.cuts,
+        steps.two_faults, steps.flags, steps.formats, steps.proposed_stops, steps.named,
+        steps.released_wrong,
     ):  # fmt: skip
         part(cases)
     entries = {**log.entries, **cases.odd}

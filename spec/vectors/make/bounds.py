@@ -77,6 +77,7 @@ def headers(cases: Cases) -> None:
         ("track-cancel", "a CANCEL on the membership track", 8, MEMBERSHIP),
         ("track-generation", "a GENERATION on the document track", 7, DOCUMENTS),
         ("track-tools", "TOOLS on the document track", 4, DOCUMENTS),
+        ("track-checkpoint", "a CHECKPOINT on the membership track", 9, MEMBERSHIP),
         ("track-join-none", "a JOIN without a track", JOIN, 0),
         ("track-unknown-four", "an unknown kind on track 4", 99, 4),
     ):

@@ -125,6 +125,8 @@ def _frames(b: _Bundles) -> None:
     b.broken("digest", "one bit of the last 32 bytes changed", good[:-1] + bytes([good[-1] ^ 1]))
     b.broken("cut-off", "the last byte is missing", good[:-1])
     b.broken("no-end", "no end record", _file(_draft(), *records))
+    b.broken("genesis-none", "one entry, and it is no genesis",
+             _file(_draft(), *b.records("grant-bob"), _end(1, 0)))  # fmt: skip
     b.broken(
         "behind-end",
         "a record follows the end record",

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 
 from spec.vectors.make.build import (
     CONVERSATION,
+    DOCUMENT,
     JOIN,
     MEMBERSHIP,
     MESSAGE,
@@ -11,6 +12,7 @@ from spec.vectors.make.build import (
     WRITER,
     Built,
     NamedLog,
+    one_field,
     said,
     sha256,
 )
@@ -140,7 +142,20 @@ def _uncovered() -> list[dict[str, object]]:
     log.write("reply", BOB, MESSAGE, said("y"), parents=["stray"])
     e = log.entries
     peer = [_head(e["genesis"]), _head(e["grant-cal"]), _head(e["by-cal"])]
+    other = _unknown(e["by-cal"], 0)
+    stated = [*peer[:2], other]
+    log_2 = _begin()
+    log_2.write("note", BOB, DOCUMENT, one_field(1, b"\x00\x00"))
+    log_2.write("note-2", BOB, DOCUMENT, one_field(1, b"\x00\x00"), parents=["note"])
+    log_2.write("by-cal", CAL, JOIN, b"", track=CONVERSATION)
     return [
+        _vector("uncovered-not-sent", "nothing uncovered is sent, also to a peer that lacks it;"
+                " what is sent is ordered whatever its track, but for the membership", log_2, [],
+                held=[], uncovered=["by-cal"]),
+        _vector("uncovered-position", "an entry that is not covered is at its position all the"
+                " same: another one there is reported", log, stated,
+                held=["genesis", "grant-bob", "grant-cal"], want=[other], diverged=[other],
+                uncovered=["by-cal"]),
         _vector("uncovered", "entries that are not covered are neither heads nor sent; one that a"
                 " covered entry names is covered", log, peer,
                 held=["genesis", "grant-bob", "grant-cal"], uncovered=["by-cal"]),

@@ -64,6 +64,7 @@ def _stream(
 ) -> Vector:
     """Return a vector; `last` are changed fields of the last frame, whose digest is kept."""
     frames = _frames(given)
+    then = {"then": frames[-1]} if rule is not None else {}
     if last is not None:
         frame = frames[-1] | last
         pre_image = signed_bytes(
@@ -84,6 +85,7 @@ def _stream(
         "start_digest": start().hex(),
         "frames": frames,
         "rule": rule,
+        **then,
         "misread": misread(right, _wrong(given)) if rule is None else {},
     }
 
@@ -152,7 +154,8 @@ def build() -> dict[str, object]:
         "file": "drafts",
         "spec": "spec/04-link §6",
         "comment": "The frames of one run, in order. The host signs the `pre_image` of each frame."
-        " `rule` null: a receiver accepts all; else it drops the last, by that rule. The digest of"
+        " `rule` null: a receiver accepts all; else it drops the last, by that rule, and accepts"
+        " `then`. The digest of"
         " the last frame is the GENERATION's `draft_digest`. `misread`: what a misreading would"
         " give for it.",
         "vectors": [

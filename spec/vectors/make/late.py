@@ -291,7 +291,75 @@ def _joined() -> dict[str, object]:
     )
 
 
+def _closed() -> dict[str, object]:
+    s = _two_turns()
+    s.say("words", BOB, "answer", basis="seal")
+    s.ask("shut", BOB, "words", basis="seal")
+    s.cancel("cancel", BOB, "shut")
+    s.say("behind", BOB, "shut")
+    return s.vector(
+        "late-closed",
+        "the words of a queued request that was closed are late",
+        tips=["seal-2"],
+        answers={"more": None, "shut": None},
+        tails=[tail("seal-2", s.sorted("late", "words", "behind"), ["more", "late", "behind"])],
+    )
+
+
+def _closed_sealed() -> dict[str, object]:
+    s = History()
+    s.first_turn()
+    s.ask("other", BOB, "hello")
+    s.seal("seal-other", "other", ["hello", "other"])
+    s.cancel("cancel", BOB, "other")
+    s.say("joined", BOB, "hello", "other")
+    return s.vector(
+        "late-closed-sealed",
+        "a sealed request is apart, closed or not: `joined` is late on its branch alone",
+        tips=["seal", "seal-other"],
+        answers={"ask": "answer", "other": None},
+        tails=[
+            tail("seal", [], ["answer"]),
+            tail("seal-other", ["joined"], ["cancel", "joined"]),
+        ],
+    )
+
+
+def _behind_listed() -> dict[str, object]:
+    s = History()
+    s.ask("early", CAT, "genesis", conflict=FORK)
+    s.say("hello", ADA, "early")
+    s.ask("ask", ADA, "hello")
+    s.seal("seal", "ask", ["hello", "ask"])
+    s.grant("grant-cat", ADA, CAT, WRITER, parents=s.heads)
+    s.heads = ["grant-cat"]
+    s.say("beside", BOB, "hello")
+    return s.vector(
+        "late-behind-listed",
+        "`early` was void when the chain passed over it, and is apart now: what a listed entry"
+        " reaches does not keep a message out",
+        tips=["seal"],
+        answers={"ask": None, "early": None},
+        tails=[tail("seal", ["beside"], ["ask", "beside"])],
+    )
+
+
+def _void_waits() -> dict[str, object]:
+    s = History()
+    s.first_turn()
+    s.ask("of-eve", EVE, "ask")
+    s.write("tools", BOB, TOOLS, b"", parents=["of-eve"])
+    return s.vector(
+        "waiting-void",
+        "a void request waits for nothing: what follows it is in the tail",
+        tips=["seal"],
+        answers={"ask": "answer"},
+        tails=[tail("seal", ["tools"], ["answer", "tools"])],
+    )
+
+
 CASES = (
     _late, _unanswered, _branches, _first_seal, _apart, _behind_start, _kinds, _passed_over,
     _side_answer, _listed_request, _void_seal, _two_branches, _joined, _no_tip,
+    _closed, _closed_sealed, _behind_listed, _void_waits,
 )  # fmt: skip

@@ -1,6 +1,6 @@
 """order.json: which seals count, what the context is, what waits (spec/03-order §3, §4)."""
 
-from spec.vectors.make import cancels, late, readings, seals, turns
+from spec.vectors.make import bodies, cancels, faults, late, readings, seals, turns
 from spec.vectors.make.build import FORK, MESSAGE
 from spec.vectors.make.history import ADA, BOB, EVE, IDA, History, next_seal, tail
 
@@ -290,7 +290,7 @@ def build() -> dict[str, object]:
         readings.fork_behind_chain, readings.not_beyond_listed, readings.listed_request,
         readings.sealed_elsewhere, readings.follows_both, readings.follows_both_alone,
         readings.nothing_yet, readings.joins, readings.labels, readings.request_behind_fork,
-        readings.late_answer, *turns.CASES, *late.CASES,
+        readings.late_answer, *turns.CASES, *late.CASES, *faults.CASES, *bodies.CASES,
     )  # fmt: skip
     return {
         "file": "order",

@@ -34,25 +34,27 @@ def alone() -> dict[str, object]:
 
 
 def not_open() -> dict[str, object]:
-    """Requests that no host may seal."""
+    """Requests that no host may seal, and one beside them."""
     s = History()
     s.say("hello", ADA)
-    s.ask("reader", EVE, "hello")
-    s.ask("no-host", ADA, "hello", host=BOB)
-    s.ask("refused", ADA, "hello")
+    s.ask("reader", EVE, "hello", conflict=FORK)
+    s.ask("no-host", ADA, "hello", host=BOB, conflict=FORK)
+    s.ask("refused", ADA, "hello", conflict=FORK)
     s.answer("refusal", "refused")
-    s.ask("sealed", ADA, "hello")
+    s.ask("sealed", ADA, "hello", conflict=FORK)
     s.seal("seal", "sealed", ["hello", "sealed"])
-    s.ask("gone", ADA, "hello", host=IDA)
+    s.ask("gone", ADA, "hello", host=IDA, conflict=FORK)
+    s.ask("open", ADA, "hello", conflict=FORK)
     s.say("on", ADA, "reader")
     s.revoke("revoke-ida", BEA, IDA, [], parents=s.heads)
+    none = dict.fromkeys(("reader", "no-host", "refused", "sealed", "gone"))
     return s.vector(
         "not-open",
         "a void request, one that names no host or one that is revoked, a refused one and a sealed"
-        " one get no seal",
+        " one get no seal; none of them waits for another, as `open` shows",
         tips=["seal"],
         answers={"sealed": None, "refused": "refusal"},
-        sealable=dict.fromkeys(("reader", "no-host", "refused", "sealed", "gone")),
+        sealable={**none, "open": next_seal(None, ["hello", "open"])},
     )
 
 

@@ -250,14 +250,36 @@ def _many_ends() -> dict[str, object]:
     for name, parent in zip(before, ["ask", *before], strict=False):
         s.say(name, BOB, parent, basis="seal")
     for number, name in enumerate(names):
-        s.say(name, BOB, before[-1], basis="seal", epoch=10 + number)
+        s.say(name, BOB, before[-1 - number % 2], basis="seal", epoch=10 + number)
     ordered = s.sorted(*names)
     return s.vector(
         "many-ends",
         "of 67 ends the answer and the last 63 in (lamport, id) are the parents of the next entry",
         tips=["seal"],
         answers={"ask": "answer"},
-        tails=[tail("seal", before + ordered, ["answer", *ordered[-63:]])],
+        tails=[tail("seal", s.sorted(*before, *names), ["answer", *ordered[-63:]])],
+    )
+
+
+def _many_ends_late() -> dict[str, object]:
+    s = History()
+    s.say("before", BOB)
+    names = [f"w-{i}" for i in range(66)]
+    for number, name in enumerate(names):
+        s.say(name, BOB, ("before", "genesis")[number % 2], epoch=10 + number)
+    s.first_turn()
+    found = s.sorted("before", *names)
+    ordered = s.sorted(*names)
+    return s.vector(
+        "many-ends-late",
+        "of 66 ends behind a start the last 64 in (lamport, id) are the parents of the next entry;"
+        " a tip that none of them follows stays beside the last 63",
+        tips=["seal"],
+        answers={"ask": "answer"},
+        tails=[
+            tail(None, found, ordered[-64:]),
+            tail("seal", found, ["answer", *ordered[-63:]]),
+        ],
     )
 
 
@@ -341,5 +363,5 @@ CASES = (
     _first_queue,
     _sealed_after, _two_parents, _refusals, _answers, _queue_on_branch, _void_basis_fork,
     _void_answer_covered, _unreadable, _through_void_seal, _deep_vouched, _forked_twice,
-    _many_ends, _through_reached, _cancel_kinds, _heads_join,
+    _many_ends, _many_ends_late, _through_reached, _cancel_kinds, _heads_join,
 )  # fmt: skip

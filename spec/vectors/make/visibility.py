@@ -1,6 +1,6 @@
 """visibility.json: the visible entries, folded from the membership track."""
 
-from spec.vectors.make import cutting, leaving
+from spec.vectors.make import cutting, gathered, leaving
 from spec.vectors.make.build import HOST, JOIN, MEMBER, MESSAGE, OWNER, READER, WRITER, grant, said
 from spec.vectors.make.members import ADA, BEA, BOB, CAL, DAN, EVE, HAL, begin, vector
 
@@ -309,12 +309,49 @@ def _checkpoint() -> dict[str, object]:
     )
 
 
+def _flagged() -> dict[str, object]:
+    log = begin(ADA)
+    log.grant("grant-bob", ADA, BOB, WRITER)
+    log.grant("grant-cal", ADA, CAL, READER, parents=["grant-bob"])
+    log.write("said", BOB, MESSAGE, said("x"), critical=True)
+    for kind in (10, 11):
+        log.write(f"kind-{kind}", CAL, kind, b"")
+        log.write(f"critical-{kind}", BOB, kind, b"", critical=True)
+    return vector(
+        "critical-known",
+        "a critical entry of a known kind takes the roles of that kind; 10 and 11 are unknown"
+        " kinds as any others",
+        log,
+        void=("critical-10", "critical-11"),
+        uncovered=("kind-10", "kind-11"),
+        members={ADA: ["OWNER"], BOB: ["WRITER"], CAL: ["READER"]},
+    )
+
+
+def _cut_revocation() -> dict[str, object]:
+    log = begin()
+    for key in (BOB, CAL):
+        log.grant(f"grant-{key.name}", ADA, key, WRITER)
+        log.write(f"said-{key.name}", key, MESSAGE, said("x"))
+    log.revoke("kept", BEA, CAL, [], parents=["grant-cal"])
+    log.revoke("behind", BEA, BOB, [], parents=["grant-cal"])
+    log.revoke("revoke-bea", ADA, BEA, ["kept"], parents=["grant-cal"])
+    return vector(
+        "cut-revocation",
+        "a revocation by a senior owner counts only if it satisfies the cuts on that owner",
+        log,
+        void=("said-cal", "behind"),
+        uncovered=("said-cal", "behind"),
+        members={ADA: ["OWNER"], BOB: ["WRITER"]},
+    )
+
+
 def build() -> dict[str, object]:
     """Return the file."""
     cases = (
         _roles, _host, _before_grant, _cut, _cut_many, _cut_followed, _senior, _cycle, _depth,
         _self, _self_late, _again, _minted, _fork, _fork_cut, _foreign_cut, _critical, _checkpoint,
-        *leaving.CASES, *cutting.CASES,
+        _flagged, _cut_revocation, *leaving.CASES, *cutting.CASES, *gathered.CASES,
     )  # fmt: skip
     return {
         "file": "visibility",
