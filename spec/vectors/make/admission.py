@@ -294,7 +294,7 @@ def build() -> dict[str, object]:
         _malformed_headers, _ancestors, _signatures, _bodies, _geneses,
         bounds.headers, bounds.full_headers, bounds.geneses, bounds.bodies, bounds.cuts,
         steps.two_faults, steps.flags, steps.formats, steps.proposed_stops, steps.named,
-        steps.released_wrong,
+        steps.released_wrong, steps.wrong_and_waiting,
     ):  # fmt: skip
         part(cases)
     entries = {**log.entries, **cases.odd}

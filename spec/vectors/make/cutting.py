@@ -152,11 +152,13 @@ def _granted_owner() -> dict[str, object]:
     log = begin(ADA)
     log.grant("owner-cal", ADA, CAL, OWNER)
     log.grant("owner-dan", CAL, DAN, OWNER, parents=["owner-cal"])
-    log.grant("writer-bob", DAN, BOB, WRITER, parents=["owner-dan"])
+    log.grant("owner-eve", DAN, EVE, OWNER, parents=["owner-dan"])
+    log.grant("owner-hal", EVE, HAL, OWNER, parents=["owner-eve"])
+    log.grant("writer-bob", HAL, BOB, WRITER, parents=["owner-hal"])
     log.write("words", BOB, MESSAGE, said("x"))
     return vector(
-        "granted-owner", "an owner of an owner of an owner grants as any other", log,
-        members={ADA: ["OWNER"], CAL: ["OWNER"], DAN: ["OWNER"], BOB: ["WRITER"]},
+        "granted-owner", "an owner grants as any other, however many made one another owners", log,
+        members={**{key: ["OWNER"] for key in (ADA, CAL, DAN, EVE, HAL)}, BOB: ["WRITER"]},
     )  # fmt: skip
 
 

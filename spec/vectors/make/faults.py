@@ -175,6 +175,37 @@ def _tie() -> dict[str, object]:
     )
 
 
+def _void_twice() -> dict[str, object]:
+    s = History()
+    s.first_turn()
+    s.ask("more", ADA, "answer", basis="seal")
+    s.seal("bad", "more", ["more"], prev_seal="seal", void="ANSWER_SKIPPED")
+    s.seal("worse", "more", ["more"], prev_seal="bad", void="PREV_SEAL_VOID")
+    s.ask("after", ADA, "answer", basis="worse", conflict=FORK)
+    s.seal("seal-2", "after", ["answer", "after"], prev_seal="seal")
+    return s.vector(
+        "void-basis-twice",
+        "a basis resolves through any number of void seals",
+        tips=["seal-2"],
+        answers={"after": None},
+    )
+
+
+def _by_basis() -> dict[str, object]:
+    s = History()
+    s.first_turn()
+    s.say("on", ADA, "hello", basis="seal")
+    s.revoke("revoke-hal", BEA, HAL, [], parents=s.heads)
+    s.heads = ["revoke-hal"]
+    return s.vector(
+        "covered-by-basis",
+        "the seal of a revoked host is covered by the entry whose basis it is, and counts; its"
+        " answer is not covered",
+        tips=["seal"],
+        answers={"ask": None},
+    ) | {"requirements": ["ORD-8", "ORD-13"]}
+
+
 def _other_tracks() -> dict[str, object]:
     s = History()
     for track in (2, 3):
@@ -190,5 +221,5 @@ def _other_tracks() -> dict[str, object]:
 
 CASES = (
     _two_faults, _first_listed, _second_answer, _closed_then, _closed_fork, _closed_listed,
-    _latest, _tie, _other_tracks,
+    _latest, _tie, _void_twice, _by_basis, _other_tracks,
 )  # fmt: skip

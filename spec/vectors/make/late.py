@@ -297,9 +297,15 @@ def _closed() -> dict[str, object]:
     s.ask("shut", BOB, "words", basis="seal")
     s.cancel("cancel", BOB, "shut")
     s.say("behind", BOB, "shut")
+    s.grant("grant-cat", ADA, CAT, WRITER, parents=s.heads)
+    s.heads = ["grant-cat"]
+    s.say("others", BOB, "answer", basis="seal")
+    s.ask("open", BOB, "others", basis="seal")
+    s.cancel("no-close", CAT, "open")
     return s.vector(
         "late-closed",
-        "the words of a queued request that was closed are late",
+        "the words of a queued request that was closed are late; another writer's CANCEL closes"
+        " none",
         tips=["seal-2"],
         answers={"more": None, "shut": None},
         tails=[tail("seal-2", s.sorted("late", "words", "behind"), ["more", "late", "behind"])],

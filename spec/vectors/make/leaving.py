@@ -150,7 +150,27 @@ def _creator() -> dict[str, object]:
     )
 
 
+def _cut_resignations() -> dict[str, object]:
+    log = begin()
+    log.grant("grant-bob", BEA, BOB, WRITER)
+    log.write("one", BOB, MESSAGE, said("x"))
+    log.revoke("resign-bob", BOB, BOB, [], parents=["grant-bob"])
+    log.revoke("resign-bea", BEA, BEA, [], parents=["grant-bob"])
+    log.revoke("bea-on-bob", BEA, BOB, ["one", "resign-bob"], parents=["grant-bob"], epoch=2)
+    log.revoke("ada-on-bob", ADA, BOB, ["one"], parents=["grant-bob"])
+    log.revoke("ada-on-bea", ADA, BEA, ["grant-bob", "bea-on-bob"], parents=["grant-bob"])
+    return vector(
+        "self-cut",
+        "a resignation behind a senior's cut does not count, an owner's neither, nor where one of"
+        " two cuts keeps it: `grant-bob` and `one` stay",
+        log,
+        void=("resign-bob", "resign-bea"),
+        uncovered=("resign-bea",),
+        members={ADA: ["OWNER"]},
+    )
+
+
 CASES: tuple[Callable[[], dict[str, object]], ...] = (
     _no_role, _reader, _reader_form, _reader_cut, _reader_followed, _reader_promoted, _ungranted,
-    _creator,
+    _creator, _cut_resignations,
 )  # fmt: skip

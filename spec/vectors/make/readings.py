@@ -190,9 +190,12 @@ def late_answer() -> dict[str, object]:
     s.answer("answer-right", "seal-right")
     s.answer("answer-left", "seal-left")
     assert s.sorted("answer-left", "seal-right", "seal-left")[::2] == ["seal-left", "answer-left"]
+    s.ask("queued", BOB, "hello")
     return s.vector(
         "late-answer",
-        "a branch with an answer is as late as that, not as its seal",
+        "a branch with an answer is as late as that, not as its seal; a queued request goes behind"
+        " the seal that is the earliest, whichever was answered first",
         tips=["seal-right", "seal-left"],
         answers={"left": "answer-left", "right": "answer-right"},
+        sealable={"queued": next_seal("seal-left", ["answer-left", "queued"])},
     )

@@ -113,6 +113,8 @@ def _noncanonical() -> list[dict[str, object]]:
                 message, r + _scalar(NONCE), KEY),
         _vector("a-canonical", "A is the identity with y = p + 1; read mod p the equation holds",
                 identity, message, r + _scalar(NONCE), KEY),
+        _vector("a-canonical", "A has y = p, and the signature has 63 bytes: the key comes first",
+                P.to_bytes(32, "little"), message, (r + _scalar(NONCE))[:63], KEY),
         _vector("r-canonical", "R is the identity with y = p + 1; read mod p the equation holds",
                 key, message, cancel(identity), SIGNATURE),
         _vector("r-canonical", f"R has y = p + {y}", key, message, cancel(large), SIGNATURE),

@@ -161,6 +161,32 @@ def _by_eve(cases: Cases, name: str, header: Header) -> bytes:
     return cases.odd[name].id
 
 
+def wrong_and_waiting(cases: Cases) -> None:
+    """Add entries that could wait, were they right: they are refused at once."""
+    log = cases.log
+    asked = log.header("hasty", ADA, REQUEST, request(HAL), parents=["reply"], epoch=8)
+    good = signed(asked, ADA)
+    no_request = log.header("hasty-bad", ADA, REQUEST, b"", parents=["reply"], epoch=8)
+    given = [n for n in BASE if n not in ("reply", "ask")]
+    for name, reason, comment, entry in (
+        ("hasty-unsigned", "SIGNATURE_INVALID", "a parent is missing, and another key signed",
+         signed(asked, BOB)),
+        ("hasty-bodiless", "BODY_MISSING", "a parent is missing, and a request's body",
+         replace(good, body=None)),
+        ("hasty-digest", "BODY_DIGEST_MISMATCH", "a parent is missing, and the body is another",
+         replace(good, body=SALT)),
+        ("hasty-malformed", "BODY_MALFORMED", "a parent is missing, and a request names no host",
+         signed(no_request, ADA)),
+    ):  # fmt: skip
+        cases.add(name, comment, given, entry, "refused", reason)
+    eve = replace(log.header("hasty-eve", EVE, MESSAGE, said("x"), parents=["answer"]), lamport=99)
+    cases.refused("stranger-lamport", "LAMPORT_INVALID", "a stranger's entry with a wrong lamport"
+                  " does not wait for a grant", signed(eve, EVE))  # fmt: skip
+    begun = Header(BOB.public, GENESIS, SALT + genesis([BOB]))
+    cases.refused("genesis-other", "CONVERSATION_MISMATCH", "the genesis of another conversation",
+                  signed(begun, BOB))  # fmt: skip
+
+
 def released_wrong(cases: Cases) -> None:
     """Add entries that turn out wrong once what they waited for is here."""
     log = cases.log
