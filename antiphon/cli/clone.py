@@ -92,7 +92,8 @@ async def fetch(session: Session, replica: Replica, conversation: ConversationId
 
     def count() -> int:
         held = replica.shelf.get(conversation)
-        return len(held.log) if held is not None else 0
+        # Pending entries are here as well: behind a lost grant all later ones are pending.
+        return len(held.log) + len(held.log.pending) if held is not None else 0
 
     with refusals_of(replica, conversation) as refusals:
 

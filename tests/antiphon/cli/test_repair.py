@@ -65,6 +65,14 @@ def test_what_a_page_lost_comes_from_the_hub(world: World, me: Terminal, talked:
     assert me.record("verify", talked)["digest"] == digest
 
 
+def test_a_repair_counts_only_what_came_from_the_hub(
+    world: World, me: Terminal, talked: str
+) -> None:
+    me.ok("send", "--no-request", "behind the genesis, as all others")
+    query(me.store_path, "DELETE FROM entries WHERE rowid = (SELECT min(rowid) FROM entries)")
+    assert f"{talked[:12]}: 1 entry fetched from the hub" in me.run("repair").stderr
+
+
 def test_without_the_hub_a_repair_says_what_is_lost(
     world: World, me: Terminal, talked: str
 ) -> None:
