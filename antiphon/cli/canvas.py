@@ -34,9 +34,17 @@ class Canvas:
         """The column where the text ends; 0 at the beginning of a line."""
         return self._text.column
 
-    def resize(self, width: int) -> None:
-        """Wrap at another width from now on."""
-        self._text.width = max(20, width - 1)
+    def resize(self, width: int) -> str:
+        """Wrap at another width; return the bytes that erase the panel there.
+
+        A row that does not fit is broken by some terminals, and cut by others. Each counts
+        as one here: a panel that was broken leaves a row behind, and no text is erased.
+        """
+        line_break = self._text.resize(max(20, width - 1))
+        panel, self._panel = self._panel, None
+        if panel is None:
+            return line_break
+        return _erased(panel, 0 if line_break else self.column)
 
     def compose(self, text: str, panel: Panel | None) -> str:
         """Return the bytes that append `text`, wrapped at words, and draw the panel below it.
@@ -45,7 +53,8 @@ class Canvas:
         """
         if not text and panel == self._panel:
             return ""
-        drawn = self._erased() + self._text.feed(text)
+        erased = _erased(self._panel, self.column) if self._panel is not None else ""
+        drawn = erased + self._text.feed(text)
         self._panel = panel
         if panel is None:
             return drawn
@@ -55,12 +64,11 @@ class Canvas:
         up = len(panel.rows) - 1 - panel.row
         return drawn + (f"\x1b[{up}A" if up else "") + "\r" + _right(panel.column)
 
-    def _erased(self) -> str:
-        if self._panel is None:
-            return ""
-        up = self._panel.row + (1 if self.column else 0)
-        back = (f"\x1b[{up}A" if up else "") + "\r" + _right(self.column)
-        return back + _CLEAR_BELOW
+
+def _erased(panel: Panel, column: int) -> str:
+    """Return the bytes that erase a panel, and go to `column` of the text above it."""
+    up = panel.row + (1 if column else 0)
+    return (f"\x1b[{up}A" if up else "") + "\r" + _right(column) + _CLEAR_BELOW
 
 
 def _right(cells: int) -> str:

@@ -142,11 +142,7 @@ class ChatScreen:
 
     def resize(self) -> None:
         """Draw for another width from now on."""
-        self._write("\r\x1b[J")
-        column = self._canvas.column
-        self._canvas = Canvas(self._width)
-        if column:
-            self._write("\n")
+        self._write(self._canvas.resize(self._width))
 
     def draw(self, view: BranchView, state: str) -> None:
         """Draw the panel; `state` says what delays the answer, if anything does."""

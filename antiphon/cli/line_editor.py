@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 
 from rich.cells import cell_len
 
+from antiphon.cli.characters import is_shown, is_typed
+
 PASTE_BEGIN, PASTE_END = "\x1b[200~", "\x1b[201~"
 QUOTES = '"""'
 TEXT_CHARACTERS_MAX = 1 << 20
@@ -118,7 +120,7 @@ class LineEditor:
             self._do("delete")
         elif char in _CONTROLS:
             self._do(_CONTROLS[char])
-        elif char == "\t" or char.isprintable():
+        elif char == "\t" or is_typed(char):
             self._insert(char)
         return None
 
@@ -156,7 +158,7 @@ class LineEditor:
             return False
         self._rest, self._pasting = rest, False
         lines = pasted.replace("\r\n", "\n").replace("\r", "\n")
-        self._insert("".join(c for c in lines if c in "\n\t" or c.isprintable()))
+        self._insert("".join(c for c in lines if c in "\n\t" or is_typed(c)))
         return True
 
     def _insert(self, text: str) -> None:
@@ -210,10 +212,12 @@ class LineEditor:
 
         Of a text with more than `rows_max` rows those near the cursor are returned.
         """
-        rows, at, column = [prompt], (0, cell_len(prompt)), cell_len(prompt)
+        start, end = self.near_cursor(rows_max)
+        column = cell_len(prompt)
         indent = " " * column
-        for number, char in enumerate((*self.text, "")):
-            shown = "    " if char == "\t" else char
+        rows, at = [indent if start else prompt], (0, column)
+        for number, char in enumerate((*self.text[start:end], ""), start):
+            shown = "    " if char == "\t" else char if char and is_shown(char) else ""
             if char and char != "\n" and column + cell_len(shown) >= width:
                 rows.append(indent)
                 column = len(indent)
@@ -227,3 +231,17 @@ class LineEditor:
                 column += cell_len(shown)
         first = min(max(0, at[0] - rows_max + 1), max(0, len(rows) - rows_max))
         return rows[first : first + rows_max], at[0] - first, at[1]
+
+    def near_cursor(self, lines_max: int) -> tuple[int, int]:
+        """Return where `lines_max` lines that end with the cursor's begin, and as many behind end.
+
+        A line has one row or more. To lay out all of a long paste takes a second for each key.
+        """
+        start, end = self.cursor, self.cursor - 1
+        for _ in range(lines_max):
+            start = self.text.rfind("\n", 0, max(0, start))
+        for _ in range(lines_max):
+            end = self.text.find("\n", end + 1)
+            if end < 0:
+                return start + 1, len(self.text)
+        return start + 1, end

@@ -12,6 +12,7 @@ import time
 from rich.cells import cell_len
 from rich.text import Text
 
+from antiphon.cli.characters import is_shown
 from antiphon.cli.output import Output, harmless
 from antiphon.cli.pace import Rate, bar
 from antiphon.cli.rows import end_lines, wrapped
@@ -29,6 +30,15 @@ class WrappedText:
         self._word = ""
         self.column = 0
 
+    def resize(self, width: int) -> str:
+        """Wrap at another width; return a line break if the line does not fit it."""
+        is_over = self.column >= self.width and not self._word  # a space was left out there
+        self.width = width
+        if self.column <= width and not is_over:
+            return ""
+        self.start_line()
+        return "\n"
+
     def start_line(self) -> None:
         """Note that the cursor is at the beginning of an empty line."""
         self.column, self._word = 0, ""
@@ -41,7 +51,7 @@ class WrappedText:
         if char == "\n":
             self.column, self._word = 0, ""
             return char
-        if not char.isprintable():
+        if not is_shown(char):
             return ""
         line_break = ""
         if self.column + cell_len(char) > self.width:
@@ -132,7 +142,7 @@ class AnswerScreen:
             return
         self._erase_status()
         if self._live:
-            text = self._text.feed(text)
+            text = self._text.resize(max(20, self._out.data.width - 1)) + self._text.feed(text)
         elif self._out.data.is_terminal:
             text = harmless(text)
         sys.stdout.write(text)

@@ -1,5 +1,7 @@
 """The line being typed: keys, pastes, quotes, history and display."""
 
+import random
+
 import pytest
 
 from antiphon.cli.line_editor import Ended, Interrupted, LineEditor, Submitted
@@ -29,6 +31,11 @@ def test_enter_submits_and_empties_the_line() -> None:
         ("a\x1b\rb", "a\nb"),
         ("a\x1b[99zb", "ab"),
         ("a\x00b", "ab"),
+        ("東京\u3000駅", "東京\u3000駅"),
+        ("10\u00a0km", "10\u00a0km"),
+        ("می\u200cرم", "می\u200cرم"),
+        ("👩\u200d🔬", "👩\u200d🔬"),
+        ("\U0001fae8", "\U0001fae8"),
     ],
 )
 def test_keys_edit_the_line(keys: str, text: str) -> None:
@@ -75,3 +82,31 @@ def test_rows_fit_the_width_and_hold_the_cursor() -> None:
     assert editor.rows("> ", 6, 1) == (["> abc"], 0, 2)
     editor.put("語語語")
     assert editor.rows("> ", 6, 10) == (["> 語", "  語", "  語"], 2, 4)
+
+
+def test_characters_whose_width_terminals_disagree_about_have_no_cell() -> None:
+    editor = LineEditor()
+    editor.put("東\u3000👩\u200d🔬")
+    assert editor.rows("> ", 20, 10) == (["> 東\u3000👩🔬"], 0, 10)
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_the_rows_near_the_cursor_are_those_of_the_whole_text(seed: int) -> None:
+    chance = random.Random(seed)
+    editor = LineEditor()
+    editor.put("".join(chance.choice("ab語\n") for _ in range(60)))
+    for cursor in range(len(editor.text) + 1):
+        editor.cursor = cursor
+        rows, row, column = editor.rows("> ", 7, 1000)
+        shown = editor.rows("> ", 7, 3)
+        first = max(0, row - 2)
+        assert shown == (rows[first : first + 3], row - first, column)
+
+
+def test_what_is_laid_out_of_a_long_paste_is_near_the_cursor() -> None:
+    editor = LineEditor()
+    editor.put("one line\n" * 2000)
+    begin, end = editor.near_cursor(10)
+    assert (begin, end) == (9 * 1991, 9 * 2000)
+    editor.cursor = 0
+    assert editor.near_cursor(10) == (0, 9 * 10 - 1)

@@ -72,6 +72,13 @@ def test_control_characters_of_a_model_never_reach_the_terminal() -> None:
     assert WrappedText(40).feed("a\x1b[31mb\rc\x07") == "a[31mbc"
 
 
+def test_every_other_character_of_a_model_does() -> None:
+    text = "東京\u3000駅 10\u00a0km \U0001fae8 می\u200cرم"
+    wrapped = WrappedText(60)
+    assert wrapped.feed(text) == text
+    assert wrapped.column == cell_len(text)
+
+
 def test_wide_characters_count_twice() -> None:
     wrapped = WrappedText(10)
     wrapped.feed("語語語")
