@@ -1,8 +1,13 @@
 """Run a model host: python -m model_host serve | pull | list."""
 
+import signal
 import sys
 
 from replica.imports import uncollected
+
+if __name__ == "__main__":
+    # Ctrl-C ends the process at once, until `serve` handles it: loading takes seconds.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 with uncollected():
     from model_host.engine import torch_import

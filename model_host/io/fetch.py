@@ -320,8 +320,6 @@ def main(argv: Sequence[str]) -> int:
         if given.json:
             _put(json.dumps({"error": {"reason": error.reason, "detail": error.detail}}))
         return 1
-    except KeyboardInterrupt:
-        return 130
     return 0
 
 
