@@ -3,6 +3,7 @@
 Not imported with the package: pydantic costs each replica's process 0.1 s.
 """
 
+from pydantic import field_validator
 from pydantic_settings import (
     BaseSettings,
     PydanticBaseSettingsSource,
@@ -24,3 +25,11 @@ class ProgramSettings(BaseSettings):
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         """Order the sources: flags, environment, file."""
         return init_settings, env_settings, TomlConfigSettingsSource(settings_cls)
+
+    @field_validator("*")
+    @classmethod
+    def _none_is_negative(cls, value: object) -> object:
+        """Refuse a bound below zero: nothing would be within it, and a daemon would run with it."""
+        if isinstance(value, int | float) and value < 0:
+            raise ValueError("this is below 0")
+        return value

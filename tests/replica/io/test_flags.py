@@ -13,7 +13,9 @@ from pydantic_settings import (
     TomlConfigSettingsSource,
 )
 
+from model_host.io.config import HostConfig
 from replica.io.flags import read_settings
+from syncd.io import HubConfig
 
 FILE = "test.toml"
 
@@ -153,3 +155,17 @@ def test_a_wrong_flag_is_named_also_where_the_file_has_the_setting(
     with pytest.raises(SystemExit):
         read("--most", "0")
     assert "test: --most: input should be greater" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("settings", [HubConfig, HostConfig])
+def test_no_number_of_a_daemon_is_below_zero(
+    settings: type[BaseSettings], capsys: pytest.CaptureFixture[str]
+) -> None:
+    numbers = [n for n, f in settings.model_fields.items() if f.annotation in (int, float)]
+    assert len(numbers) > 8
+    for name in numbers:
+        flag = "--" + name.replace("_", "-")
+        with pytest.raises(SystemExit) as ended:
+            read_settings(settings, [flag, "-1"], prog="test", description="", flags={})
+        assert ended.value.code == 2
+        assert f"test: {flag}: " in capsys.readouterr().err, name
