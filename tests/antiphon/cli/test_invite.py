@@ -43,6 +43,16 @@ def test_a_newcomer_joins_once_the_inviter_is_online(me: Terminal, bob: Terminal
     assert (record["name"], record["state"]) == ("bob", "joined")
 
 
+def test_the_commands_that_let_a_newcomer_in_are_those_of_the_page(
+    me: Terminal, bob: Terminal
+) -> None:
+    me.ok("new")
+    leaves_a_proof(bob, code_of(me))
+    for only_reads in ("list", "members"):
+        assert "bob" not in me.run(only_reads).stderr
+    assert "bob has joined" in me.run("log").stderr
+
+
 def test_a_second_key_is_told_that_the_code_was_used(
     world: World, me: Terminal, bob: Terminal
 ) -> None:
