@@ -73,7 +73,10 @@ class NothingHere(RequestRefused):
     """No conversation is held here yet."""
 
     reason = "NO_CONVERSATION"
-    next_step = "`antiphon new` begins one, `antiphon import FILE` imports one."
+    next_step = (
+        "`antiphon new` begins one, `antiphon join CODE` joins one, `antiphon clone` fetches yours,"
+        " `antiphon import FILE` imports one."
+    )
 
 
 class NothingAwaited(RequestRefused):

@@ -8,7 +8,9 @@ the connection once the transcript has proved the certificate to be the hub's
 """
 
 import asyncio
+import errno
 import hashlib
+import os
 import ssl
 from dataclasses import dataclass
 from typing import Any
@@ -63,6 +65,17 @@ def secure_channel(address: str, certificate: bytes) -> HubChannel:
     return HubChannel(channel, hashlib.sha256(certificate).digest())
 
 
+def _words_of(error: Exception) -> str:
+    """Return why no TLS connection came about, in the words of the system."""
+    if not isinstance(error, OSError) or isinstance(error, ssl.SSLError):
+        return str(error)
+    if error.errno is None:
+        return str(error) or "no TLS handshake in time"
+    # The words of asyncio name its own calls.
+    known = error.errno in errno.errorcode
+    return (os.strerror(error.errno) if known else error.strerror or str(error)).lower()
+
+
 async def served_certificate(address: str) -> bytes:
     """Return the certificate that a server shows now, as DER, unproved. Raises HubUnreachable."""
     host, port = require_address(address)
@@ -76,8 +89,7 @@ async def served_certificate(address: str) -> bytes:
         async with asyncio.timeout(HANDSHAKE_TIMEOUT_S):
             _, writer = await asyncio.open_connection(host, port, ssl=context)
     except (OSError, ValueError) as error:  # TimeoutError and SSLError are OSErrors
-        words = str(error) or "no TLS handshake in time"
-        raise HubUnreachable(f"{address}: {words}") from error
+        raise HubUnreachable(f"{address}: {_words_of(error)}") from error
     try:
         shown = writer.get_extra_info("ssl_object").getpeercert(binary_form=True)
     finally:
