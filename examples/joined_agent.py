@@ -9,6 +9,8 @@ from pathlib import Path
 
 import antiphon
 
+if len(sys.argv) != 3:
+    sys.exit(__doc__)
 code, folder = sys.argv[1], Path(sys.argv[2]).expanduser()
 bookings = folder / "bookings.txt"  # stands for the service that books
 

@@ -9,6 +9,8 @@ import sys
 
 import antiphon
 
+if len(sys.argv) != 2:
+    sys.exit(__doc__)
 host_module = os.environ.get("ANTIPHON_HOST_MODULE", "model_host")
 local = antiphon.local(sys.argv[1], host_module=host_module)
 me = local.__enter__()

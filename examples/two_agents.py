@@ -31,4 +31,6 @@ async def main(folder: Path, hub: str) -> None:
 
 
 if __name__ == "__main__":
+    if len(sys.argv) != 3:
+        sys.exit(__doc__)
     asyncio.run(main(Path(sys.argv[1]), sys.argv[2]))

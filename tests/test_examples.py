@@ -3,6 +3,7 @@
 import asyncio
 import os
 import random
+import subprocess
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -105,3 +106,15 @@ async def test_a_notebook_has_a_hub_and_a_host_of_its_own(tmp_path: Path):
     lines = await output_of("notebook.py", tmp_path, ANTIPHON_HOST_MODULE=module)
     assert lines[0].startswith("You said: Name a colour.")
     assert lines[-1] == "2 branches"
+
+
+@pytest.mark.parametrize("name", sorted(path.name for path in EXAMPLES.glob("*.py")))
+def test_an_example_without_arguments_says_how_it_is_run(name: str) -> None:
+    done = subprocess.run(
+        [sys.executable, str(EXAMPLES / name)],
+        env=os.environ | {"PYTHONPATH": str(EXAMPLES.parent)},
+        check=False, capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+    assert done.returncode in (1, 2)
+    assert name in done.stderr
+    assert "Traceback" not in done.stderr
