@@ -49,6 +49,7 @@ class HubStatus:
         self._states: dict[ConversationId, SyncState] = {}
         self._refusals: dict[ConversationId, Fault] = {}
         self._closed_by: Fault | None = None
+        self._is_welcomed = False
 
     def receive(self, event: Event) -> None:
         """Update the status from an event of the replica."""
@@ -61,7 +62,7 @@ class HubStatus:
                     self._refusals.pop(conversation, None)
             case Welcomed(welcome):
                 self.hosts = welcome.hosts
-                self._closed_by = None
+                self._closed_by, self._is_welcomed = None, True
             case EntryFailed(conversation, entry, fault, is_own):
                 self._refusals[conversation] = fault
                 _say_failed(conversation, entry, fault, is_own=is_own)
@@ -69,7 +70,7 @@ class HubStatus:
                 self._refusals.pop(conversation, None)
             case LinkClosed(fault):
                 self._states.clear()
-                self._closed_by = fault
+                self._closed_by, self._is_welcomed = fault, False
             case _:
                 pass
 
@@ -106,8 +107,8 @@ class HubStatus:
 
     @property
     def is_linked(self) -> bool:
-        """Say whether the link is up."""
-        return self._core.link.is_ready
+        """Say whether the link is up, and its Welcome has been delivered: `hosts` are its hosts."""
+        return self._is_welcomed and self._core.link.is_ready
 
     @property
     def key(self) -> PublicKey | None:

@@ -259,7 +259,7 @@ async def scripted_host(
         host = ScriptedHost(replica, reply, pace)
         task = asyncio.create_task(host.run(), name="scripted host")
         try:
-            await replica.wait_for(lambda: replica.hub.is_linked, 10.0)
+            assert await replica.wait_for(lambda: replica.hub.is_linked, 30.0), "no link"
             yield host
         finally:
             task.cancel()

@@ -42,3 +42,21 @@ def test_the_refusal_of_a_conversation_is_forgotten_with_it() -> None:
     status.receive(Forgotten(ID))
     assert status.refusal(ID) is None
     assert not status._refusals
+
+
+def test_a_link_is_up_once_its_hosts_are_known() -> None:
+    scene = Scene()
+    status = HubStatus(scene.core, None)
+    seen = []
+    for _ in range(2):
+        scene.connect()
+        seen.append(status.is_linked)  # the core is ahead of what its driver delivers
+        for event in scene.delivered:
+            status.receive(event)
+        seen.append(status.is_linked)
+        scene.delivered.clear()
+        scene.disconnect()
+        for event in scene.delivered:
+            status.receive(event)
+        scene.delivered.clear()
+    assert seen == [False, True, False, True]
