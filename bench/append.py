@@ -2,9 +2,8 @@
 
 Clients append one signed entry at a time and wait for its ack, by a unary Push
 or over a link as replicas do; each has its own key and connection. Beside both,
-in turn on the same server: an empty unary call (health check); and, on another
-one, an fsync slowed by 3 ms. A table says where the hub spends its time on one
-append.
+in turn on the same server: a unary call that does nothing; and, on another one,
+an fsync slowed by 3 ms. A table says where the hub spends its time on one append.
 """
 
 import asyncio
@@ -16,9 +15,8 @@ from pathlib import Path
 from statistics import median
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from bench import append_parts, link_client
+from bench import append_parts, empty_hub, link_client
 from bench.hub_process import HubProcess, build_slow_fsync, hub_process
 from bench.result import Goal, arguments, report, say
 from replica.conversation import Author, Conversation
@@ -90,12 +88,12 @@ async def _append_over_link(
     raise RuntimeError("too few entries were prepared")
 
 
-async def _check_health(calls: HubCalls, deadline: float) -> int:
+async def _call_empty(calls: HubCalls, deadline: float) -> int:
     """Make one empty call after another until `deadline`; return how many."""
-    stub = health_pb2_grpc.HealthStub(calls.channel)
+    call = calls.channel.unary_unary(empty_hub.PATH)
     done = 0
     while time.monotonic() < deadline:
-        await stub.Check(health_pb2.HealthCheckRequest(), timeout=rpc.CALL_TIMEOUT_S)
+        await call(b"", timeout=rpc.CALL_TIMEOUT_S)
         done += 1
     return done
 
@@ -127,7 +125,7 @@ async def _drive(
         linked = zip(streams, prepared, strict=True)
         work = [_append_over_link(stream, entries, deadline) for stream, entries in linked]
     else:
-        work = [_check_health(call, deadline) for call in calls]
+        work = [_call_empty(call, deadline) for call in calls]
     done = await asyncio.gather(*work)
     took_s = time.monotonic() - began
     for call in (*calls, setup):
@@ -168,7 +166,7 @@ def main() -> int:
             slow_one = _rate(hub, 1, "append")
             slow_many = _rate(hub, CLIENTS, "append")
         say("fsync as it is")
-        with hub_process(folder / "plain") as hub:
+        with hub_process(folder / "plain", "bench.empty_hub") as hub:
             one = _rate(hub, 1, "append")
             rounds = _rounds(hub)
         parts = append_parts.measure(folder)

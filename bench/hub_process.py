@@ -23,9 +23,9 @@ class HubProcess:
 
 
 @contextmanager
-def hub_process(data_dir: Path, **environment: str) -> Iterator[HubProcess]:
-    """Start `python -m syncd`, yield it, end it by its process."""
-    command = [sys.executable, "-m", "syncd", "--data-dir", str(data_dir)]
+def hub_process(data_dir: Path, module: str = "syncd", **environment: str) -> Iterator[HubProcess]:
+    """Start `python -m syncd`, or another module with its flags; end it by its process."""
+    command = [sys.executable, "-m", module, "--data-dir", str(data_dir)]
     process = subprocess.Popen(
         [*command, "--listen", "127.0.0.1:0"],
         stdout=subprocess.PIPE,
