@@ -86,6 +86,8 @@ class RawPeer:
     channel: Any = None
     metadata: tuple[tuple[str, bytes], ...] = ()
     sent_bytes: int = 0
+    received_bytes: int = 0
+    """Bytes of the frames that its links read."""
     reasons: dict[str, int] = field(default_factory=dict)
     """Answers of the hub by name: types of messages, reasons of faults and errors."""
 
@@ -150,6 +152,7 @@ class RawLink:
         data = await asyncio.wait_for(self.stream.read(), timeout_s)
         if not isinstance(data, bytes):
             return None
+        self.peer.received_bytes += len(data)
         message = decode_frame(data, "to_client")
         name = type(message).__name__
         self.peer.note(getattr(message, "reason", None) or name)
