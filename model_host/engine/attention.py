@@ -7,16 +7,17 @@ over slabs depend on the number of rows.
     w[i] = exp(lse[i] - max lse)        result = sum(w[i] * part[i]) / sum(w[i])
 
 A row with fewer slabs than others has lse of minus infinity, and so weight 0, for the rest.
-Views of the step's buffers and of the memory are made once and used for every layer.
+Views of the step's buffers and of the memory are made once and used for every layer, by
+functions that are compiled as parts of the step (model_host/engine/step.py).
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 
 from model_host.engine.attention_plan import Call, Run, plan_calls
-from model_host.engine.kernels import ATTENTION
+from model_host.engine.kernels import attend
 from model_host.engine.shapes import QUERY_STEP_MAX, Shapes
 from model_host.engine.slab_memory import TorchSlabMemory
 from model_host.model_config import ModelConfig
@@ -24,8 +25,7 @@ from model_host.model_config import ModelConfig
 _SCATTER_RUNS = 4  # from so many runs on, one scatter is faster than a copy per run
 
 
-@dataclass(frozen=True, slots=True)
-class Rows:
+class Rows(NamedTuple):
     """The buffers of a step's rows.
 
     heads: [M, H + 2 H_kv, D], rotated queries and keys, and values; more zeros follow in
@@ -47,174 +47,229 @@ class Rows:
         )
 
 
-@dataclass(slots=True)
-class _Bound:
+class _Bound(NamedTuple):
     """A call with its views; keys_values has keys and values of each layer in turn."""
 
     query: torch.Tensor  # [B, H_kv, R, D]
     mask: torch.Tensor | None
-    keys_values: Sequence[torch.Tensor]  # [B, H_kv, K, D] each
+    keys_values: list[torch.Tensor]  # [B, H_kv, K, D] each
     folded: int  # real rows of R
-    shape: tuple[int, ...] | None  # of the result as it is copied, if it is not as computed
+    shape: list[int] | None  # of the result as it is copied, if it is not as computed
     result: torch.Tensor  # where the result goes: to the merge, or the context
     lse: torch.Tensor | None  # where lse goes: to the merge, or nowhere
 
 
-class Attention:
-    """The attention of one step: `write`, then `run`, for each layer in turn."""
+class _Fold(NamedTuple):
+    """The queries of calls with more than one row, folded by key-value head."""
 
-    def __init__(
-        self,
-        config: ModelConfig,
-        shapes: Shapes,
-        masks: torch.Tensor,
-        memory: TorchSlabMemory,
-        runs: Sequence[Run],
-        rows: Rows,
-    ) -> None:
-        """Plan the calls for runs in the order of their rows, and make all views."""
-        self._config, self._shapes, self._rows, self._pool = config, shapes, rows, memory.pool
-        self._kernel = ATTENTION[memory.pool.device.type]
-        self._real = runs[-1].row + runs[-1].count
-        calls = plan_calls(runs, shapes)
-        self._fold(calls)
-        slabs = max(len(run.slabs) for run in runs)
-        self._merge = Merge(config, self._real, slabs, rows) if slabs > 1 else None
-        self._calls = [self._bind(call, masks) for call in calls]
-        self._targets = _targets(config, memory.pool, runs, rows)
+    buffer: torch.Tensor  # [H_kv, R, D]
+    into: torch.Tensor
+    source: torch.Tensor
 
-    def _fold(self, calls: Sequence[Call]) -> None:
-        """Make the buffer of folded queries, [H_kv, R, D], if a call has more than one row."""
-        config = self._config
-        self._folded: torch.Tensor | None = None
-        if all(call.count == 1 for call in calls):
-            return
-        size = (config.kv_heads, self._real * config.group + QUERY_STEP_MAX, config.head_width)
-        self._folded = self._rows.heads.new_zeros(size)
-        real = self._folded[:, : self._real * config.group]
-        self._into = real.view(config.kv_heads, self._real, config.group, config.head_width)
-        queries = self._rows.heads[: self._real, : config.heads]
-        apart = queries.view(self._real, config.kv_heads, config.group, config.head_width)
-        self._from = apart.transpose(0, 1)
-
-    def _query(self, call: Call, rows: int) -> torch.Tensor:
-        """Return the view of a call's queries, [B, H_kv, R, D]."""
-        config, source = self._config, self._folded
-        width = config.head_width
-        if source is None or call.count == 1:
-            source = self._rows.heads
-            row, head = source.stride(0), config.group * width
-            start, place = row, width
-        else:
-            start, head, place = config.group * width, source.stride(0), width
-        return source.as_strided(
-            (call.size, config.kv_heads, rows, width),
-            (call.row_step * start, head, place, 1),
-            call.row * start,
+    @classmethod
+    def make(cls, config: ModelConfig, real: int, rows: Rows) -> "_Fold":
+        """Return the buffer for a number of real rows."""
+        size = (config.kv_heads, real * config.group + QUERY_STEP_MAX, config.head_width)
+        buffer = rows.heads.new_zeros(size)
+        into = buffer[:, : real * config.group]
+        queries = rows.heads[:real, : config.heads]
+        apart = queries.view(real, config.kv_heads, config.group, config.head_width)
+        return cls(
+            buffer,
+            into.view(config.kv_heads, real, config.group, config.head_width),
+            apart.transpose(0, 1),
         )
 
-    def _bind(self, call: Call, masks: torch.Tensor) -> _Bound:
-        """Make the views of a call."""
-        config, folded = self._config, call.count * self._config.group
-        rows = self._shapes.query_rows(folded)
-        shape, lse = None, None
-        if self._merge is not None:
-            result, lse = self._merge.views(call)
-        else:
-            result = self._in_context(call)
-            shape = tuple(result.shape) if call.count > 1 else None
-        return _Bound(
-            query=self._query(call, rows),
-            mask=_mask(call, masks, rows, config.group),
-            keys_values=_keys_values(self._pool, call),
-            folded=folded,
-            shape=shape,
-            result=result,
-            lse=lse,
-        )
 
-    def _in_context(self, call: Call) -> torch.Tensor:
-        """Return where a call's rows are in the context: [B, H_kv, (count,) group, D]."""
-        config = self._config
-        width, row = config.head_width, config.heads * config.head_width
-        size = [call.size, config.kv_heads, call.count, config.group, width]
-        step = [call.row_step * row, config.group * width, row, width, 1]
-        if call.count == 1:
-            del size[2], step[2]
-        return self._rows.context.as_strided(size, step, call.row * row)
+class Merge(NamedTuple):
+    """The partial results of all rows, [S, M, group, H_kv, D], and their merge.
 
-    def write(self, layer: int) -> None:
-        """Write the keys and values of the rows into the memory."""
-        self._targets.write(layer)
+    The weights are the last column of `parts`, so that they are added up with the results.
+    """
 
-    def run(self, layer: int) -> None:
-        """Attend with all rows, and write the result to their context."""
-        if self._folded is not None:
-            self._into.copy_(self._from)
-        for call in self._calls:
-            result, lse = self._kernel(
-                call.query, call.keys_values[2 * layer], call.keys_values[2 * layer + 1], call.mask
-            )
-            result = result.narrow(2, 0, call.folded)
-            if call.lse is not None:
-                call.lse.copy_(lse.narrow(2, 0, call.folded))
-            elif call.shape is not None:
-                result = result.view(call.shape)
-            call.result.copy_(result)
-        if self._merge is not None:
-            self._merge.run()
+    lse: torch.Tensor
+    parts: torch.Tensor
+    results: torch.Tensor
+    weights: torch.Tensor
+    difference: torch.Tensor
+    exponentials: torch.Tensor
+    halves: list[tuple[torch.Tensor, torch.Tensor]]
+    context: torch.Tensor
 
-
-class Merge:
-    """The partial results of all rows, [S, M, group, H_kv, D], and their merge."""
-
-    def __init__(self, config: ModelConfig, rows: int, slabs: int, buffers: Rows) -> None:
-        """Make buffers for a number of real rows and slabs. Absent results are zero."""
+    @classmethod
+    def make(cls, config: ModelConfig, rows: int, slabs: int, buffers: Rows) -> "Merge":
+        """Return buffers for a number of real rows and slabs. Absent results are zero."""
         kv_heads, group, width = config.kv_heads, config.group, config.head_width
-        heads = buffers.heads
         shape = (slabs, rows, group, kv_heads)
-        self._lse = heads.new_full(shape, float("-inf"), dtype=torch.float32)
-        # The weights are the last column, so that they are added up with the results.
-        self._parts = heads.new_zeros((*shape, width + 1), dtype=torch.float32)
-        self._results, self._weights = self._parts[..., :width], self._parts[..., width:]
-        self._difference = torch.empty_like(self._lse)
-        self._exponentials = self._difference[..., None]
-        self._halves = []
+        lse = buffers.heads.new_full(shape, float("-inf"), dtype=torch.float32)
+        parts = buffers.heads.new_zeros((*shape, width + 1), dtype=torch.float32)
+        difference = torch.empty_like(lse)
+        halves = []
         while slabs > 1:
             half = 1 << (slabs - 1).bit_length() - 1
-            self._halves.append((self._parts[: slabs - half], self._parts[half:slabs]))
+            halves.append((parts[: slabs - half], parts[half:slabs]))
             slabs = half
-        self._sum, self._weight = self._results[0], self._weights[0]
-        context = buffers.context[:rows].view(rows, kv_heads, group, width)
-        self._context = context.transpose(1, 2)
+        return cls(
+            lse=lse,
+            parts=parts,
+            results=parts[..., :width],
+            weights=parts[..., width:],
+            difference=difference,
+            exponentials=difference[..., None],
+            halves=halves,
+            context=buffers.context[:rows].view(rows, kv_heads, group, width).transpose(1, 2),
+        )
 
     def views(self, call: Call) -> tuple[torch.Tensor, torch.Tensor]:
         """Return where a call's results and lse go, [B, H_kv, folded, D] and [B, H_kv, folded]."""
-        slab, row, head, kv_head = self._lse.stride()
-        width = self._parts.stride(-2)
-        size = (call.size, self._lse.shape[3], call.count * self._lse.shape[2])
+        slab, row, head, kv_head = self.lse.stride()
+        width = self.parts.stride(-2)
+        size = (call.size, self.lse.shape[3], call.count * self.lse.shape[2])
         steps = (call.index_step * slab + call.row_step * row, kv_head, head)
         start = call.index * slab + call.row * row
         return (
-            self._parts.as_strided(
+            self.parts.as_strided(
                 (*size, width - 1), (*(width * step for step in steps), 1), start * width
             ),
-            self._lse.as_strided(size, steps, start),
+            self.lse.as_strided(size, steps, start),
         )
 
-    def run(self) -> None:
-        """Merge the partial results of all rows, and write them to the context.
 
-        They are added up in a fixed order: place i to place i - h, h the largest power of 2
-        below their number, until one is left. Absent ones add exact zeros, so the order is
-        the same with and without them.
-        """
-        torch.sub(self._lse, self._lse.amax(0), out=self._difference)
-        self._weights.copy_(self._exponentials.exp_())
-        self._results.mul_(self._weights)
-        for target, source in self._halves:
-            target.add_(source)
-        self._context.copy_(self._sum.div_(self._weight))
+def merge_parts(merge: Merge) -> None:
+    """Merge the partial results of all rows, and write them to the context.
+
+    They are added up in a fixed order: place i to place i - h, h the largest power of 2
+    below their number, until one is left. Absent ones add exact zeros, so the order is
+    the same with and without them.
+    """
+    torch.sub(merge.lse, merge.lse.amax(0), out=merge.difference)
+    merge.weights.copy_(merge.exponentials.exp_())
+    merge.results.mul_(merge.weights)
+    for target, source in merge.halves:
+        target.add_(source)
+    merge.context.copy_(merge.results[0].div_(merge.weights[0]))
+
+
+class _Copy(NamedTuple):
+    """The keys and values of a run, and where they go in each layer."""
+
+    rows: torch.Tensor
+    targets: list[torch.Tensor]
+
+
+class _Scatter(NamedTuple):
+    """The keys and values of many runs, and the place of each head's row in each layer."""
+
+    rows: torch.Tensor
+    places: list[torch.Tensor]
+    pool: torch.Tensor
+
+
+class Attention(NamedTuple):
+    """The attention of one step: `write_rows`, then `attend_rows`, for each layer in turn."""
+
+    fold: _Fold | None
+    calls: list[_Bound]
+    merge: Merge | None
+    copies: list[_Copy]
+    scatter: _Scatter | None
+
+
+def plan_attention(
+    config: ModelConfig,
+    shapes: Shapes,
+    masks: torch.Tensor,
+    memory: TorchSlabMemory,
+    runs: Sequence[Run],
+    rows: Rows,
+) -> Attention:
+    """Plan the calls for runs in the order of their rows, and make all views."""
+    real = runs[-1].row + runs[-1].count
+    calls = plan_calls(runs, shapes)
+    slabs = max(len(run.slabs) for run in runs)
+    is_folded = any(call.count > 1 for call in calls)
+    fold = _Fold.make(config, real, rows) if is_folded else None
+    merge = Merge.make(config, real, slabs, rows) if slabs > 1 else None
+    bound = []
+    for call in calls:
+        folded = call.count * config.group
+        padded = shapes.query_rows(folded)
+        if merge is not None:
+            result, lse = merge.views(call)
+            shape = None
+        else:
+            result, lse = _in_context(config, call, rows.context), None
+            shape = list(result.shape) if call.count > 1 else None
+        bound.append(
+            _Bound(
+                query=_query(config, call, padded, rows.heads, fold),
+                mask=_mask(call, masks, padded, config.group),
+                keys_values=_keys_values(memory.pool, call),
+                folded=folded,
+                shape=shape,
+                result=result,
+                lse=lse,
+            )
+        )
+    fresh = rows.heads[:real, config.heads :]
+    if len(runs) < _SCATTER_RUNS:
+        return Attention(fold, bound, merge, _copies(runs, memory.pool, fresh), None)
+    return Attention(fold, bound, merge, [], _scatter(runs, memory.pool, fresh))
+
+
+def write_rows(attention: Attention, layer: int) -> None:
+    """Write the keys and values of the rows into the memory."""
+    for copy in attention.copies:
+        copy.targets[layer].copy_(copy.rows)
+    scatter = attention.scatter
+    if scatter is not None:
+        scatter.pool.index_copy_(0, scatter.places[layer], scatter.rows.flatten(0, 1))
+
+
+def attend_rows(attention: Attention, layer: int) -> None:
+    """Attend with all rows, and write the result to their context."""
+    fold, merge = attention.fold, attention.merge
+    if fold is not None:
+        fold.into.copy_(fold.source)
+    for call in attention.calls:
+        keys, values = call.keys_values[2 * layer], call.keys_values[2 * layer + 1]
+        result, lse = attend(call.query, keys, values, call.mask)
+        result = result.narrow(2, 0, call.folded)
+        lse_target, shape = call.lse, call.shape
+        if lse_target is not None:
+            lse_target.copy_(lse.narrow(2, 0, call.folded))
+        elif shape is not None:
+            result = result.view(shape)
+        call.result.copy_(result)
+    if merge is not None:
+        merge_parts(merge)
+
+
+def _query(
+    config: ModelConfig, call: Call, rows: int, heads: torch.Tensor, fold: _Fold | None
+) -> torch.Tensor:
+    """Return the view of a call's queries, [B, H_kv, R, D]."""
+    width = config.head_width
+    if fold is None or call.count == 1:
+        source, start, head, place = heads, heads.stride(0), config.group * width, width
+    else:
+        source, start, place = fold.buffer, config.group * width, width
+        head = source.stride(0)
+    return source.as_strided(
+        (call.size, config.kv_heads, rows, width),
+        (call.row_step * start, head, place, 1),
+        call.row * start,
+    )
+
+
+def _in_context(config: ModelConfig, call: Call, context: torch.Tensor) -> torch.Tensor:
+    """Return where a call's rows are in the context: [B, H_kv, (count,) group, D]."""
+    width, row = config.head_width, config.heads * config.head_width
+    size = [call.size, config.kv_heads, call.count, config.group, width]
+    step = [call.row_step * row, config.group * width, row, width, 1]
+    if call.count == 1:
+        del size[2], step[2]
+    return context.as_strided(size, step, call.row * row)
 
 
 def _mask(call: Call, masks: torch.Tensor, rows: int, group: int) -> torch.Tensor | None:
@@ -230,62 +285,43 @@ def _mask(call: Call, masks: torch.Tensor, rows: int, group: int) -> torch.Tenso
     return masks[:, : call.keys][places][:, None]
 
 
-def _keys_values(pool: torch.Tensor, call: Call) -> tuple[torch.Tensor, ...]:
+def _keys_values(pool: torch.Tensor, call: Call) -> list[torch.Tensor]:
     """Return the views of a call's keys and values, layer by layer, [B, H_kv, K, D] each."""
     _, layers, kinds, heads, _, width = pool.shape
     slab, _, kind, head, place, one = pool.stride()
-    return pool.as_strided(
+    views = pool.as_strided(
         (layers * kinds, call.size, heads, call.keys, width),
         (kind, call.slab_step * slab, head, place, one),
         call.slab * slab,
-    ).unbind(0)
+    )
+    return list(views.unbind(0))
 
 
-class _Copies:
-    """Writes the keys and values of a few runs, one copy per run."""
-
-    def __init__(self, runs: Sequence[Run], pool: torch.Tensor, fresh: torch.Tensor) -> None:
-        _, layers, kinds, heads, _, width = pool.shape
-        slab, layer, _, head, place, one = pool.stride()
-        self._runs = [
-            (
-                fresh[run.row : run.row + run.count],
+def _copies(runs: Sequence[Run], pool: torch.Tensor, fresh: torch.Tensor) -> list[_Copy]:
+    _, layers, kinds, heads, _, width = pool.shape
+    slab, layer, _, head, place, one = pool.stride()
+    return [
+        _Copy(
+            fresh[run.row : run.row + run.count],
+            list(
                 pool.as_strided(
                     (layers, run.count, kinds * heads, width),
                     (layer, place, head, one),
                     run.slab * slab + run.offset * place,
-                ).unbind(0),
-            )
-            for run in runs
-        ]
-
-    def write(self, layer: int) -> None:
-        for rows, targets in self._runs:
-            targets[layer].copy_(rows)
+                ).unbind(0)
+            ),
+        )
+        for run in runs
+    ]
 
 
-class _Scatter:
-    """Writes the keys and values of many runs at once, by the index of each head's row."""
-
-    def __init__(self, runs: Sequence[Run], pool: torch.Tensor, fresh: torch.Tensor) -> None:
-        slab, layer, _, head, place, _ = (stride // pool.stride(4) for stride in pool.stride())
-        starts = [
-            run.slab * slab + (run.offset + row) * place for run in runs for row in range(run.count)
-        ]
-        heads = torch.arange(fresh.shape[1]) * head
-        first = (torch.tensor(starts)[:, None] + heads).flatten()
-        layers = torch.arange(pool.shape[1])[:, None] * layer
-        self._index = (first + layers).to(pool.device).unbind(0)
-        self._fresh, self._pool = fresh, pool.view(-1, pool.shape[-1])
-
-    def write(self, layer: int) -> None:
-        self._pool.index_copy_(0, self._index[layer], self._fresh.flatten(0, 1))
-
-
-def _targets(
-    config: ModelConfig, pool: torch.Tensor, runs: Sequence[Run], rows: Rows
-) -> _Copies | _Scatter:
-    """Return the way to write the keys and values of the runs' rows."""
-    fresh = rows.heads[: runs[-1].row + runs[-1].count, config.heads :]
-    kind = _Copies if len(runs) < _SCATTER_RUNS else _Scatter
-    return kind(runs, pool, fresh)
+def _scatter(runs: Sequence[Run], pool: torch.Tensor, fresh: torch.Tensor) -> _Scatter:
+    slab, layer, _, head, place, _ = (stride // pool.stride(4) for stride in pool.stride())
+    starts = [
+        run.slab * slab + (run.offset + row) * place for run in runs for row in range(run.count)
+    ]
+    heads = torch.arange(fresh.shape[1]) * head
+    first = (torch.tensor(starts)[:, None] + heads).flatten()
+    layers = torch.arange(pool.shape[1])[:, None] * layer
+    places = list((first + layers).to(pool.device).unbind(0))
+    return _Scatter(fresh, places, pool.view(-1, pool.shape[-1]))

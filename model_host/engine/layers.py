@@ -2,7 +2,8 @@
 
 Each runs on rows of a bucket's size (model_host/engine/shapes.py), for which no row's result
 depends on the others. The sum of all layers, the residual, is float32: it is nearer to the
-exact one than a sum in bf16, and takes no more time.
+exact one than a sum in bf16, and takes no more time. `project` and `feed_forward` are compiled
+as parts of the step (model_host/engine/step.py).
 """
 
 from typing import NamedTuple
@@ -10,6 +11,7 @@ from typing import NamedTuple
 import torch
 from torch.nn import functional
 
+from model_host.engine.linear import multiply
 from model_host.engine.model import Layer, Model
 
 _EPS_COLUMNS = 16  # a multiple of the vector width
@@ -35,21 +37,21 @@ class Residual(NamedTuple):
         return cls(wide, wide[:, :width])
 
 
-def rms_norm(model: Model, hidden: Residual, weight: torch.Tensor) -> torch.Tensor:
+def rms_norm(hidden: Residual, weight: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
     """Normalise a residual in float32, rounded once to the model's dtype, [M, W].
 
     torch's rms_norm takes twice as long as these four kernels.
     """
     length = torch.linalg.vector_norm(hidden.wide, 2, -1, True)
-    return torch.div(hidden.rows, length).mul_(weight).to(model.dtype)
+    return torch.div(hidden.rows, length).mul_(weight).to(dtype)
 
 
-def _head_norm(model: Model, heads: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
-    """Normalise each head [M, H, D] in float32, rounded once to the model's dtype."""
+def _head_norm(heads: torch.Tensor, weight: torch.Tensor, eps: float) -> torch.Tensor:
+    """Normalise each head [M, H, D] in float32, rounded once to the dtype it had."""
     wide = heads.float()
     length = torch.linalg.vector_norm(wide, 2, -1, True)
-    mean = length.square_().div_(wide.shape[-1]).add_(model.config.rms_eps)
-    return wide.mul_(mean.rsqrt_()).mul_(weight).to(model.dtype)
+    mean = length.square_().div_(wide.size(-1)).add_(eps)
+    return wide.mul_(mean.rsqrt_()).mul_(weight).to(heads.dtype)
 
 
 def rotary_rows(model: Model, positions: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
@@ -68,29 +70,33 @@ def rotary_rows(model: Model, positions: torch.Tensor) -> tuple[torch.Tensor, to
 
 
 def project(
-    model: Model,
     layer: Layer,
     hidden: Residual,
     rotary: tuple[torch.Tensor, torch.Tensor],
     heads: torch.Tensor,
+    eps: float,
 ) -> None:
-    """Write rotated queries, rotated keys and values of a residual to heads [M, H + 2 H_kv, D]."""
-    normed = rms_norm(model, hidden, layer.attn_norm)
-    plain = layer.qkv(normed).view(heads.shape)
-    if layer.qk_norm is not None:
-        rotated = plain[:, : len(layer.qk_norm)]
-        rotated.copy_(_head_norm(model, rotated, layer.qk_norm))
+    """Write rotated queries, rotated keys and values of a residual to heads [M, H + 2 H_kv, D].
+
+    `eps` is that of the norms of heads, in models that have them.
+    """
+    normed = rms_norm(hidden, layer.attn_norm, heads.dtype)
+    plain = multiply(layer.qkv, normed).view(heads.size())
+    qk_norm = layer.qk_norm
+    if qk_norm is not None:
+        rotated = plain[:, : qk_norm.size(0)]
+        rotated.copy_(_head_norm(rotated, qk_norm, eps))
     torch.mul(plain, rotary[0], out=heads)
-    heads.addcmul_(plain.roll(model.config.head_width // 2, -1), rotary[1])
+    heads.addcmul_(plain.roll(heads.size(2) // 2, -1), rotary[1])
 
 
-def feed_forward(model: Model, layer: Layer, hidden: Residual) -> torch.Tensor:
-    """Return the gated feed-forward [M, W] of a residual."""
-    normed = rms_norm(model, hidden, layer.ffn_norm)
-    gate, up = layer.gate_up(normed).chunk(2, 1)
-    return layer.down(functional.silu(gate).mul_(up))
+def feed_forward(layer: Layer, hidden: Residual, dtype: torch.dtype) -> torch.Tensor:
+    """Return the gated feed-forward [M, W] of a residual, in the model's dtype."""
+    normed = rms_norm(hidden, layer.ffn_norm, dtype)
+    gate, up = multiply(layer.gate_up, normed).chunk(2, 1)
+    return multiply(layer.down, functional.silu(gate).mul_(up))
 
 
 def head(model: Model, hidden: Residual) -> torch.Tensor:
     """Return logits [M, V] in the model's dtype for a residual."""
-    return model.head(rms_norm(model, hidden, model.norm))
+    return multiply(model.head, rms_norm(hidden, model.norm, model.dtype))

@@ -1,11 +1,10 @@
 """Linear layers: one kernel per format of the weights (spec/07-host §7).
 
-A layer is called with rows [M, in] and returns [M, out]. No row depends on the others at
-the numbers of rows that the closed set names; the self-test measures that.
+No row depends on the others at the numbers of rows that the closed set names; the self-test
+measures that. `multiply` is compiled as a part of the step (model_host/engine/step.py).
 """
 
-from dataclasses import dataclass
-from typing import Protocol
+from typing import Literal, NamedTuple
 
 import torch
 from torch.nn import functional
@@ -15,69 +14,50 @@ from model_host.engine.shapes import Shapes
 
 _PACK_TILES = 8
 _ROWS_MULTIPLE = 16
+Kernel = Literal["int4", "packed", "plain"]
+
 _VECTOR = ("AVX2", "AVX512")
 """Capabilities for which torch has vector code for four bits."""
 
 
-class Linear(Protocol):
-    """A linear layer bound to its kernel."""
+class Linear(NamedTuple):
+    """A linear layer, whose tensors say which kernel multiplies them.
 
-    def __call__(self, rows: torch.Tensor, /) -> torch.Tensor:
-        """Map rows [M, in] to [M, out]."""
-
-
-@dataclass(frozen=True, slots=True)
-class PackedLinear:
-    """oneDNN, with weights reordered at load.
-
-    With weights packed once at load, the linear layers of a decode step take two thirds of
-    the time of the plain kernel. A single row would run another kernel, with other bits than
-    the same row among several: it is padded to two.
+    weight: with scales, numbers of four bits in an order of this CPU's capability, which the
+    kernel unpacks as it multiplies bf16 rows. Without, [out, in]: reordered at load for
+    oneDNN, which takes two thirds of the plain kernel's time in a decode step, or for torch's
+    ordinary kernel. scales: bf16 [in / 32, out, 2], scale and zero of each group.
     """
-
-    packed: torch.Tensor
-    bias: torch.Tensor | None
-
-    def __call__(self, rows: torch.Tensor, /) -> torch.Tensor:
-        """Map rows [M, in] to [M, out]."""
-        if len(rows) == 1:
-            return self(functional.pad(rows, (0, 0, 0, 1)))[:1]
-        result: torch.Tensor = torch.ops.mkldnn._linear_pointwise.default(
-            rows, self.packed, self.bias, "none", [], ""
-        )
-        return result
-
-
-@dataclass(frozen=True, slots=True)
-class PlainLinear:
-    """torch's ordinary kernel."""
 
     weight: torch.Tensor
+    scales: torch.Tensor | None
     bias: torch.Tensor | None
 
-    def __call__(self, rows: torch.Tensor, /) -> torch.Tensor:
-        """Map rows [M, in] to [M, out]."""
-        return functional.linear(rows, self.weight, self.bias)
+    @property
+    def kernel(self) -> Kernel:
+        """The kernel that `multiply` runs."""
+        if self.scales is not None:
+            return "int4"
+        return "packed" if self.weight.is_mkldnn else "plain"
 
 
-@dataclass(frozen=True, slots=True)
-class Int4Linear:
-    """Four-bit weights that the kernel unpacks as it multiplies; bf16 rows only.
-
-    packed: bytes in an order of this CPU's capability. scales: bf16 [in / 32, out, 2],
-    scale and zero of each group.
-    """
-
-    packed: torch.Tensor
-    scales: torch.Tensor
-    bias: torch.Tensor | None
-
-    def __call__(self, rows: torch.Tensor, /) -> torch.Tensor:
-        """Map rows [M, in] to [M, out]."""
+def multiply(layer: Linear, rows: torch.Tensor) -> torch.Tensor:
+    """Map rows [M, in] to [M, out]."""
+    bias, scales = layer.bias, layer.scales
+    if scales is not None:
+        group = rows.size(1) // scales.size(0)
         result: torch.Tensor = torch.ops.aten._weight_int4pack_mm_for_cpu(
-            rows, self.packed, GROUP, self.scales
+            rows, layer.weight, group, scales
         )
-        return result if self.bias is None else result.add_(self.bias)
+        return result if bias is None else result.add_(bias)
+    if not layer.weight.is_mkldnn:
+        return functional.linear(rows, layer.weight, bias)
+    # A single row would run another kernel, with other bits than the same row among several.
+    padded = functional.pad(rows, (0, 0, 0, 1)) if rows.size(0) == 1 else rows
+    product: torch.Tensor = torch.ops.mkldnn._linear_pointwise(
+        padded, layer.weight, bias, "none", [], ""
+    )
+    return product[: rows.size(0)]
 
 
 def packed_available(dtype: torch.dtype) -> bool:
@@ -101,10 +81,9 @@ def int4_fits(outputs: int, inputs: int) -> bool:
 
 def make_linear(weight: torch.Tensor, bias: torch.Tensor | None, shapes: Shapes) -> Linear:
     """Bind a weight [out, in] to the kernel that the shapes name; packing copies the weight."""
-    if shapes.linear == "plain":
-        return PlainLinear(weight, bias)
-    packed = torch.ops.mkldnn._reorder_linear_weight(weight, shapes.row_buckets[-1])
-    return PackedLinear(packed, bias)
+    if shapes.linear == "packed":
+        weight = torch.ops.mkldnn._reorder_linear_weight(weight, shapes.row_buckets[-1])
+    return Linear(weight, None, bias)
 
 
 def make_int4(nibbles: torch.Tensor, scales: torch.Tensor, bias: torch.Tensor | None) -> Linear:
@@ -114,4 +93,4 @@ def make_int4(nibbles: torch.Tensor, scales: torch.Tensor, bias: torch.Tensor | 
     """
     columns = torch.cat([nibbles & 15, nibbles >> 4], -1).flatten(1).int()
     packed = torch.ops.aten._convert_weight_to_int4pack_for_cpu(columns, _PACK_TILES)
-    return Int4Linear(packed, scales.contiguous(), bias)
+    return Linear(packed, scales.contiguous(), bias)

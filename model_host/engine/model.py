@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import torch
 
@@ -11,8 +12,7 @@ from model_host.kv import SLAB_TOKENS
 from model_host.model_config import ModelConfig
 
 
-@dataclass(frozen=True, slots=True)
-class Layer:
+class Layer(NamedTuple):
     """One transformer block; each linear maps [M, in] to [M, out].
 
     The weights of norms are float32 and times sqrt(W), see `rms_norm` in layers.py.
@@ -39,7 +39,7 @@ class Model:
     dtype: torch.dtype
     shapes: Shapes
     embedding: torch.Tensor  # [V, W]
-    layers: tuple[Layer, ...]
+    layers: list[Layer]
     norm: torch.Tensor  # [W]
     head: Linear  # W -> V
     cos: torch.Tensor
@@ -110,7 +110,7 @@ def build_model(config: ModelConfig, tensors: dict[str, torch.Tensor], shapes: S
         dtype=dtype,
         shapes=shapes,
         embedding=tensors["embedding"],
-        layers=tuple(layer(index) for index in range(config.layers)),
+        layers=[layer(index) for index in range(config.layers)],
         norm=norm_weight(tensors["norm"]),
         head=linear("head" if "head" in tensors else "embedding"),
         cos=cos,

@@ -18,13 +18,12 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from model_host.engine.attention import Merge, Rows
+from model_host.engine import attention, kernels
 from model_host.engine.attention_plan import Call
 from model_host.engine.compute_threads import compute_threads
 from model_host.engine.four_bits import GROUP
-from model_host.engine.kernels import ATTENTION
 from model_host.engine.layers import Residual, feed_forward, head, project
-from model_host.engine.linear import int4_fits
+from model_host.engine.linear import int4_fits, multiply
 from model_host.engine.model import Layer, Model, build_model
 from model_host.engine.shapes import HEAD_ROWS_MAX, Shapes
 from model_host.engine.slab_memory import TorchSlabMemory
@@ -286,17 +285,18 @@ def _rows_agree(model: Model) -> Iterator[tuple[str, bool]]:
 
     def projected(layer: Layer, x: torch.Tensor) -> torch.Tensor:
         heads = torch.empty_like(cos[: len(x)])
-        project(model, layer, Residual.make(model, x), (cos[: len(x)], sin[: len(x)]), heads)
+        rotary = cos[: len(x)], sin[: len(x)]
+        project(layer, Residual.make(model, x), rotary, heads, config.rms_eps)
         return heads
 
     def fed_forward(layer: Layer, x: torch.Tensor) -> torch.Tensor:
-        return feed_forward(model, layer, Residual.make(model, x))
+        return feed_forward(layer, Residual.make(model, x), model.dtype)
 
     parts: list[tuple[str, Callable[[torch.Tensor], torch.Tensor], torch.Tensor]] = []
     for layer in _distinct(model.layers):
         parts += [
             ("project", partial(projected, layer), rows),
-            ("out", layer.out, wide),
+            ("out", partial(multiply, layer.out), wide),
             ("feed_forward", partial(fed_forward, layer), rows),
         ]
     parts.append(("head", lambda x: head(model, Residual.make(model, x)), rows[:HEAD_ROWS_MAX]))
@@ -317,10 +317,10 @@ def _rows_agree(model: Model) -> Iterator[tuple[str, bool]]:
 
 def _distinct(layers: Iterable[Layer]) -> Iterable[Layer]:
     """Return the first layer with each combination of linear kernels."""
-    found: dict[tuple[type, ...], Layer] = {}
+    found: dict[tuple[str, ...], Layer] = {}
     for layer in layers:
-        kernels = (layer.qkv, layer.out, layer.gate_up, layer.down)
-        found.setdefault(tuple(map(type, kernels)), layer)
+        linears = (layer.qkv, layer.out, layer.gate_up, layer.down)
+        found.setdefault(tuple(linear.kernel for linear in linears), layer)
     return found.values()
 
 
@@ -334,7 +334,6 @@ class _Slabs:
         self.rows = SLAB_TOKENS * config.group
         size = (1, config.kv_heads, len(model.masks), config.head_width)
         self.query = synthetic(size, 96, 2.0).to(model.dtype)
-        self._attend = ATTENTION[self.query.device.type]
 
     def attend(
         self, query: torch.Tensor, keys: int, mask: torch.Tensor | None, at: int = 0
@@ -342,7 +341,7 @@ class _Slabs:
         """Attend over the first keys of slabs from `at`; return result and lse, float32."""
         size = len(query)
         seen, values = self.keys[at : at + size, :, :keys], self.values[at : at + size, :, :keys]
-        result, lse = self._attend(query, seen, values, mask)
+        result, lse = kernels.attend(query, seen, values, mask)
         return torch.cat([result.float(), lse[..., None]], -1)
 
 
@@ -417,14 +416,14 @@ def _merges_agree(model: Model) -> Iterator[tuple[str, bool]]:
     parts = synthetic((*shape, config.head_width), 94, 2.0)
 
     def merged(slabs: int, at: int, rows: int, absent: int = 0) -> torch.Tensor:
-        buffers = Rows.make(config, model.shapes, rows, parts)
-        merge = Merge(config, rows, slabs + absent, buffers)
+        buffers = attention.Rows.make(config, model.shapes, rows, parts)
+        merge = attention.Merge.make(config, rows, slabs + absent, buffers)
         call = Call(0, 0, 0, rows, SLAB_TOKENS, size=slabs, index_step=1)
         result, its_lse = merge.views(call)
         cut = slice(at * config.group, (at + rows) * config.group)
         result.copy_(parts[:slabs, :, cut])
         its_lse.copy_(lse[:slabs, :, cut])
-        merge.run()
+        attention.merge_parts(merge)
         return buffers.context
 
     for slabs in _MERGED:

@@ -2,18 +2,27 @@
 
 One function computes them all, so that they can't differ. Every kernel runs on a shape of
 the closed set (model_host/engine/shapes.py), for which no row's result depends on other
-rows, on the padding, or on masked keys.
+rows, on the padding, or on masked keys. The layers are compiled to one TorchScript function:
+it calls the same kernels without Python between them, and without the interpreter's lock.
 """
 
+import warnings
 from collections.abc import Sequence
 
 import torch
 from torch.nn import functional
 
-from model_host.engine.attention import Attention, Rows
+from model_host.engine.attention import (
+    Attention,
+    Rows,
+    attend_rows,
+    plan_attention,
+    write_rows,
+)
 from model_host.engine.attention_plan import Run, runs_of
 from model_host.engine.layers import Residual, feed_forward, head, project, rotary_rows
-from model_host.engine.model import Model
+from model_host.engine.linear import multiply
+from model_host.engine.model import Layer, Model
 from model_host.engine.slab_memory import TorchSlabMemory
 from model_host.engine_api import CHUNK_TOKENS, Slice
 from model_host.kv import SLAB_TOKENS
@@ -75,14 +84,31 @@ def _forward(
     hidden = Residual.make(model, embedded)
     rotary = rotary_rows(model, torch.tensor(positions + padding, device=device))
     rows = Rows.make(config, model.shapes, len(embedded), model.embedding)
-    attention = Attention(config, model.shapes, model.masks, memory, runs, rows)
-    for index, layer in enumerate(model.layers):
-        project(model, layer, hidden, rotary, rows.heads)
-        attention.write(index)
-        attention.run(index)
-        hidden.rows.add_(layer.out(rows.context))
-        hidden.rows.add_(feed_forward(model, layer, hidden))
+    attention = plan_attention(config, model.shapes, model.masks, memory, runs, rows)
+    _compiled(model.layers, hidden, rotary, rows, attention, config.rms_eps)
     return hidden.rows
+
+
+def _run_layers(
+    layers: list[Layer],
+    hidden: Residual,
+    rotary: tuple[torch.Tensor, torch.Tensor],
+    rows: Rows,
+    attention: Attention,
+    eps: float,
+) -> None:
+    for index, layer in enumerate(layers):
+        project(layer, hidden, rotary, rows.heads, eps)
+        write_rows(attention, index)
+        attend_rows(attention, index)
+        hidden.rows.add_(multiply(layer.out, rows.context))
+        hidden.rows.add_(feed_forward(layer, hidden, rows.heads.dtype))
+
+
+with warnings.catch_warnings():
+    # Deprecated in favour of compilers that need gcc and make kernels of their own (D494).
+    warnings.simplefilter("ignore", DeprecationWarning)
+    _compiled = torch.jit.script(_run_layers)
 
 
 def _logits(

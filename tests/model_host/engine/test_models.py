@@ -10,7 +10,6 @@ import pytest
 from gguf import GGMLQuantizationType as Kind
 
 from model_host.engine.gguf_file import open_model_file
-from model_host.engine.linear import Int4Linear, PackedLinear
 from model_host.engine.numerics import _rows_agree, synthetic_model
 from model_host.engine.shapes import FAST_Q4
 from model_host.engine.torch_engine import TorchEngine
@@ -88,7 +87,7 @@ def test_q4_agrees_with_a_naive_forward(
         kind_of=lambda name: None if "bias" in name else kind(name),
     )
     engine = TorchEngine.load(path, numerics="q4", threads=1)
-    assert isinstance(engine.model.layers[0].qkv, Int4Linear)
+    assert engine.model.layers[0].qkv.kernel == "int4"
     naive = tiny_model.naive_logits(engine.file, IDS)
     assert _are_near(_run(engine, 70), naive)
     assert engine.bitwise
@@ -118,8 +117,8 @@ def test_matrices_of_four_bits_are_run_as_they_are(tmp_path: Path, kind: Kind) -
     q4 = TorchEngine.load(path, numerics="q4", threads=1)
     for layer in q4.model.layers:
         matrices = (layer.qkv, layer.out, layer.gate_up, layer.down)
-        assert {type(linear) for linear in matrices} == {Int4Linear}
-    assert isinstance(q4.model.head, PackedLinear)
+        assert {linear.kernel for linear in matrices} == {"int4"}
+    assert q4.model.head.kernel == "packed"
     naive = tiny_model.naive_logits(q4.file, IDS)
     got = _run(q4, 70)
     assert _are_near(got, naive)
@@ -135,10 +134,10 @@ def test_a_file_of_mixed_quantisations_runs_each_matrix_in_its_kernel(tmp_path: 
     path = tiny_model.write(tmp_path / "model.gguf", WIDE, kind_of=kind_of)
     engine = TorchEngine.load(path, numerics="q4", threads=1)
     first, second = engine.model.layers
-    assert isinstance(first.qkv, Int4Linear)
-    assert isinstance(first.down, PackedLinear)
-    assert isinstance(second.qkv, PackedLinear)
-    assert isinstance(second.down, Int4Linear)
+    assert first.qkv.kernel == "int4"
+    assert first.down.kernel == "packed"
+    assert second.qkv.kernel == "packed"
+    assert second.down.kernel == "int4"
     # The layers with each combination of kernels are tested, at every row count.
     tested = [name for name, _ in _rows_agree(engine.model)]
     sizes = engine.model.shapes.linear_sizes
@@ -164,9 +163,9 @@ def test_the_canary_of_q4_is_a_class_of_its_own(tmp_path: Path) -> None:
     assert len({engine.namespace(b"salt").digest for engine in engines}) == 3
     assert [engine.memory.bytes_per_token for engine in engines] == [256, 256, 512]
     first, second = synthetic_model(LLAMA, "q4", FAST_Q4).layers
-    assert isinstance(first.qkv, Int4Linear)
-    assert isinstance(first.down, Int4Linear)
-    assert isinstance(second.qkv, PackedLinear)
+    assert first.qkv.kernel == "int4"
+    assert first.down.kernel == "int4"
+    assert second.qkv.kernel == "packed"
 
 
 def test_a_context_longer_than_the_attention_window_is_not_offered(tmp_path: Path) -> None:

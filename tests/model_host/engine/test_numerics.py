@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 import torch
 
-from model_host.engine import attention, kernels, numerics, shapes
+from model_host.engine import attention, kernels, layers, numerics, shapes
+from model_host.engine.model import Model
 from model_host.engine.numerics import (
     machine_description,
     numerics_class,
@@ -65,19 +66,21 @@ def test_every_step_runs_in_a_shape_of_the_closed_set(chosen: shapes.Shapes) -> 
             assert rows % 4 == 0  # kernels for 1 to 3 rows, and such a rest of 32, differ
 
 
-def test_a_linear_layer_whose_rows_depend_on_their_number_is_caught(tiny: TorchEngine) -> None:
-    def sloppy(rows: torch.Tensor) -> torch.Tensor:
-        return tiny.model.head(rows) * (1 + 1e-6 * (len(rows) == 8))
+def test_a_linear_layer_whose_rows_depend_on_their_number_is_caught(
+    tiny: TorchEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def sloppy(model: Model, hidden: layers.Residual) -> torch.Tensor:
+        return layers.head(model, hidden) * (1 + 1e-6 * (len(hidden.rows) == 8))
 
-    tested = self_test(replace(tiny.model, head=sloppy))
-    assert tested.failures == ("head rows=8",)
+    monkeypatch.setattr(numerics, "head", sloppy)
+    assert self_test(tiny.model).failures == ("head rows=8",)
 
 
 def _planted(
     monkeypatch: pytest.MonkeyPatch, wrong: Callable[[torch.Tensor, torch.Tensor], bool]
 ) -> None:
     """Make attention's lse differ by one bit where `wrong(query, keys)`."""
-    right = kernels.ATTENTION["cpu"]
+    right = kernels.attend
 
     def planted(
         query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, mask: torch.Tensor | None
@@ -87,7 +90,7 @@ def _planted(
             lse = torch.nextafter(lse, torch.full_like(lse, float("inf")))
         return result, lse
 
-    monkeypatch.setitem(kernels.ATTENTION, "cpu", planted)
+    monkeypatch.setattr(kernels, "attend", planted)
 
 
 def test_attention_that_depends_on_the_number_of_rows_is_caught(
@@ -120,7 +123,7 @@ def test_attention_that_depends_on_the_slabs_of_a_call_is_caught(
 def test_a_mask_that_changes_bits_is_caught(
     tiny: TorchEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    right = kernels.ATTENTION["cpu"]
+    right = kernels.attend
 
     def planted(
         query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, mask: torch.Tensor | None
@@ -128,7 +131,7 @@ def test_a_mask_that_changes_bits_is_caught(
         result, lse = right(query, keys, values, mask)
         return result, lse if mask is None else lse * (1 + 2**-23)
 
-    monkeypatch.setitem(kernels.ATTENTION, "cpu", planted)
+    monkeypatch.setattr(kernels, "attend", planted)
     assert any("without a mask" in name for name in self_test(tiny.model).failures)
 
 
@@ -138,10 +141,10 @@ def test_a_merge_by_reductions_is_caught(
     """torch's softmax and sum over the slabs differ with the number of rows, in float32."""
 
     def reduce(merge: attention.Merge) -> None:
-        weights = torch.softmax(merge._lse, 0)[..., None]
-        merge._context.copy_((merge._results * weights).sum(0))
+        weights = torch.softmax(merge.lse, 0)[..., None]
+        merge.context.copy_((merge.results * weights).sum(0))
 
-    monkeypatch.setattr(attention.Merge, "run", reduce)
+    monkeypatch.setattr(attention, "merge_parts", reduce)
     assert any(name.startswith("merge") for name in self_test(tiny.model).failures)
 
 
