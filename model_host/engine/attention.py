@@ -48,11 +48,14 @@ class Rows(NamedTuple):
 
 
 class _Bound(NamedTuple):
-    """A call with its views; keys_values has keys and values of each layer in turn."""
+    """A call with its views; keys_values has keys and values of each layer in turn.
+
+    Views of all layers are one tensor, since torch takes one out sooner than Python makes it.
+    """
 
     query: torch.Tensor  # [B, H_kv, R, D]
     mask: torch.Tensor | None
-    keys_values: list[torch.Tensor]  # [B, H_kv, K, D] each
+    keys_values: torch.Tensor  # [2 L, B, H_kv, K, D]
     folded: int  # real rows of R
     shape: list[int] | None  # of the result as it is copied, if it is not as computed
     result: torch.Tensor  # where the result goes: to the merge, or the context
@@ -154,14 +157,14 @@ class _Copy(NamedTuple):
     """The keys and values of a run, and where they go in each layer."""
 
     rows: torch.Tensor
-    targets: list[torch.Tensor]
+    targets: torch.Tensor  # [L, M, 2 H_kv, D]
 
 
 class _Scatter(NamedTuple):
     """The keys and values of many runs, and the place of each head's row in each layer."""
 
     rows: torch.Tensor
-    places: list[torch.Tensor]
+    places: torch.Tensor  # [L, 2 H_kv M]
     pool: torch.Tensor
 
 
@@ -285,16 +288,15 @@ def _mask(call: Call, masks: torch.Tensor, rows: int, group: int) -> torch.Tenso
     return masks[:, : call.keys][places][:, None]
 
 
-def _keys_values(pool: torch.Tensor, call: Call) -> list[torch.Tensor]:
-    """Return the views of a call's keys and values, layer by layer, [B, H_kv, K, D] each."""
+def _keys_values(pool: torch.Tensor, call: Call) -> torch.Tensor:
+    """Return the view of a call's keys and values, layer by layer, [2 L, B, H_kv, K, D]."""
     _, layers, kinds, heads, _, width = pool.shape
     slab, _, kind, head, place, one = pool.stride()
-    views = pool.as_strided(
+    return pool.as_strided(
         (layers * kinds, call.size, heads, call.keys, width),
         (kind, call.slab_step * slab, head, place, one),
         call.slab * slab,
     )
-    return list(views.unbind(0))
 
 
 def _copies(runs: Sequence[Run], pool: torch.Tensor, fresh: torch.Tensor) -> list[_Copy]:
@@ -303,12 +305,10 @@ def _copies(runs: Sequence[Run], pool: torch.Tensor, fresh: torch.Tensor) -> lis
     return [
         _Copy(
             fresh[run.row : run.row + run.count],
-            list(
-                pool.as_strided(
-                    (layers, run.count, kinds * heads, width),
-                    (layer, place, head, one),
-                    run.slab * slab + run.offset * place,
-                ).unbind(0)
+            pool.as_strided(
+                (layers, run.count, kinds * heads, width),
+                (layer, place, head, one),
+                run.slab * slab + run.offset * place,
             ),
         )
         for run in runs
@@ -323,5 +323,4 @@ def _scatter(runs: Sequence[Run], pool: torch.Tensor, fresh: torch.Tensor) -> _S
     heads = torch.arange(fresh.shape[1]) * head
     first = (torch.tensor(starts)[:, None] + heads).flatten()
     layers = torch.arange(pool.shape[1])[:, None] * layer
-    places = list((first + layers).to(pool.device).unbind(0))
-    return _Scatter(fresh, places, pool.view(-1, pool.shape[-1]))
+    return _Scatter(fresh, (first + layers).to(pool.device), pool.view(-1, pool.shape[-1]))

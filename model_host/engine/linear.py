@@ -52,8 +52,10 @@ def multiply(layer: Linear, rows: torch.Tensor) -> torch.Tensor:
         return result if bias is None else result.add_(bias)
     if not layer.weight.is_mkldnn:
         return functional.linear(rows, layer.weight, bias)
-    # A single row would run another kernel, with other bits than the same row among several.
-    padded = functional.pad(rows, (0, 0, 0, 1)) if rows.size(0) == 1 else rows
+    # A single row would run another kernel, with other bits than the same row among several,
+    # and two take a quarter longer than four.
+    missing = 4 - rows.size(0)
+    padded = functional.pad(rows, (0, 0, 0, missing)) if missing > 0 else rows
     product: torch.Tensor = torch.ops.mkldnn._linear_pointwise(
         padded, layer.weight, bias, "none", [], ""
     )
