@@ -5,11 +5,12 @@ database. Both lose entries without an error, so the last entries stored, and th
 tombstones, are named once more outside the database. The mark is written after each commit and not
 synced: it may be behind after a power loss, and never ahead (DECISIONS D223).
 
-    slot      magic, number of the schema, writes of the mark, entries stored, entries lost,
+    slot      magic, number of the schema, writes of the mark, entries held, entries lost,
               number of records, records, CRC-32
-    record    entries stored, conversation, id of the last entry of one commit group
+    record    entries held, conversation, id of the last entry of one commit group
 
-A tombstone counts as an entry whose id is zero.
+A tombstone counts as an entry whose id is zero. Entries that are deleted are not held any
+longer, in the records before them neither, and are never lost (DECISIONS D491).
 Two slots are written in turn, so that a torn one leaves the other.
 """
 
@@ -43,7 +44,7 @@ _log = get_logger()
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """The last entry of one commit group; `stored` counts the entries up to it."""
+    """The last entry of one commit group; `stored` counts those held up to it."""
 
     stored: int
     conversation: ConversationId
@@ -60,7 +61,7 @@ class Mark:
     """How far a store reached."""
 
     stored: int = 0
-    """Entries and tombstones ever stored."""
+    """Entries and tombstones that the store holds: neither lost nor deleted since."""
     lost: int = 0
     """Entries and tombstones found missing since the last repair."""
     groups: tuple[Group, ...] = ()
@@ -82,16 +83,24 @@ class Mark:
         group = Group(self.stored + count, conversation, id_)
         return replace(self, stored=group.stored, groups=(*self.groups, group)[-GROUPS_MAX:])
 
-    def without(self, conversation: ConversationId) -> "Mark":
-        """Return the mark without the entries of a conversation that is about to be deleted."""
-        kept = (g for g in self.groups if g.conversation != conversation or g.is_tombstone)
-        return replace(self, groups=tuple(kept))
+    def without(self, conversation: ConversationId, count: int) -> "Mark":
+        """Return the mark without the `count` entries of a conversation that is to be deleted."""
+        kept: list[Group] = []
+        earlier = count  # of the entries, those before the end of the group that is looked at
+        for at, group in reversed(tuple(enumerate(self.groups))):
+            if group.conversation != conversation or group.is_tombstone:
+                kept.append(replace(group, stored=max(0, group.stored - earlier)))
+            elif at:
+                earlier = max(0, earlier - (group.stored - self.groups[at - 1].stored))
+        stored = max(0, self.stored - count)
+        return replace(self, stored=stored, groups=tuple(reversed(kept)))
 
     def after_loss(self, reached: int) -> "Mark":
         """Return the mark of a store whose groups after the first `reached` ones are gone."""
         kept = self.groups[:reached]
-        held = kept[-1].stored if kept else self.groups[0].stored - 1
-        return replace(self, lost=self.lost + self.stored - held, groups=kept)
+        held = kept[-1].stored if kept else max(0, self.groups[0].stored - 1)
+        lost = self.lost + self.stored - held
+        return replace(self, stored=held, lost=lost, groups=kept)
 
 
 class MarkFile:

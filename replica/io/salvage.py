@@ -234,7 +234,7 @@ async def _write_draft(draft: Path, found: Salvaged) -> None:
 
 
 def _report(aside: Path, mark: high_water.Mark, kept: int, deleted: int, why: str) -> StoreRepair:
-    lost = max(0, mark.stored - kept - deleted)
+    lost = max(0, mark.stored + mark.lost - kept - deleted)
     return StoreRepair(aside if aside.exists() else None, kept, lost, why)
 
 

@@ -80,6 +80,10 @@ WHERE rowid = ?1 AND CAST(header AS BLOB) IS CAST(?2 AS BLOB)
 """
 NOTE_GONE = "INSERT INTO quarantine VALUES (?, ?, NULL, NULL, NULL, 0, 'its row is gone')"
 
+COUNT = """
+SELECT (SELECT count(*) FROM entries WHERE conversation = ?1)
+  + (SELECT count(*) FROM quarantine WHERE conversation = ?1 AND NOT body_only)
+"""
 DELETE = (
     "DELETE FROM entries WHERE conversation = ?",
     "DELETE FROM acks WHERE conversation = ?",

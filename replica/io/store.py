@@ -193,8 +193,15 @@ class Store:
             statements.append(Statement(sql.PUT_META, [erased]))
         if finishes:
             statements += putting([conversation], finished=True)
-        self._mark.write(self._mark.mark.without(conversation))
-        await self._commit.write(statements, truncate=True)
+        ((count,),) = await self._rows(sql.COUNT, conversation)
+        # Before the rows: a process killed in between leaves a mark that is behind, not ahead.
+        self._mark.write(self._mark.mark.without(conversation, count))
+        try:
+            await self._commit.write(statements, truncate=True)
+        except StoreError:
+            mark = self._mark.mark
+            self._mark.write(replace(mark, stored=mark.stored + count))
+            raise
 
     def save_acks(
         self,

@@ -31,8 +31,9 @@ def require_content(path: Path) -> None:
     if store_files.is_cut_short(path):
         raise StoreCorrupt(f"{path} is missing: a repair of it was cut short")
     mark = high_water.read(path)
-    if mark is not None and mark.stored:
-        raise StoreCorrupt(f"{path} is empty, though {mark.stored:,} entries were stored in it")
+    if mark is not None and mark.number:  # it was opened before, whatever was deleted since
+        held = mark.stored + mark.lost
+        raise StoreCorrupt(f"{path} is empty, though it was a store of {held:,} entries")
     if store_files.was_replaced(path):
         raise StoreCorrupt(f"{path} is empty, though an earlier file of that name was repaired")
 

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from replica.io import high_water, schema
+from replica.errors import StoreError
+from replica.io import high_water, schema, transaction
 from replica.io.readonly import open_read_only
 from replica.io.salvage import repair_store
 from replica.io.store import Store
@@ -50,6 +51,13 @@ def break_frame(path: Path, from_end: int) -> None:
     data = bytearray(wal.read_bytes())
     data[len(data) - from_end * FRAME_BYTES + 2_000] ^= 1
     wal.write_bytes(data)
+
+
+def break_header(path: Path) -> None:
+    """Damage the page of the schema, whose other rows stay readable."""
+    data = bytearray(path.read_bytes())
+    data[100] ^= 0xFF
+    path.write_bytes(data)
 
 
 def empty(path: Path, *, is_removed: bool) -> None:
@@ -167,6 +175,17 @@ async def test_an_empty_file_is_no_new_store(path: Path, how: str) -> None:
         assert store.lost_count == 0
 
 
+async def test_an_empty_file_is_no_new_store_though_all_was_deleted(path: Path) -> None:
+    entries = log(3)
+    async with await Store.open(path) as store:
+        await store.append(entries)
+        await store.delete(entries[0].conversation)
+    empty(path, is_removed=False)
+    with pytest.raises(StoreCorrupt, match="empty"):
+        await Store.open(path)
+    assert (await repair_store(path)).lost == 0
+
+
 async def test_a_deleted_conversation_is_not_missed(path: Path) -> None:
     entries, others = log(3), log(2, seed=2)
     async with await Store.open(path) as store:
@@ -178,6 +197,93 @@ async def test_a_deleted_conversation_is_not_missed(path: Path) -> None:
         await store.delete(others[0].conversation)
     async with await Store.open(path) as store:
         assert store.lost_count == 0
+
+
+@pytest.mark.parametrize("is_hub", [False, True])
+async def test_a_repair_does_not_miss_what_was_deleted(path: Path, is_hub: bool) -> None:
+    entries, others = log(8), log(3, seed=2)
+    async with await Store.open(path) as store:
+        await store.append(entries)
+        await store.append(others)
+        if is_hub:
+            await store.tombstones.put([entries[0].conversation])
+        await store.delete(entries[0].conversation, finishes=is_hub)
+    break_header(path)
+    done = await repair_store(path)
+    assert (done.kept, done.lost) == (len(others), 0)
+
+
+async def test_losses_behind_a_deletion_are_those_alone(path: Path) -> None:
+    early, entries, late = log(2, seed=2), log(8), log(3, seed=3)
+    async with await Store.open(path) as store:
+        await store.append(early)
+        for entry in entries:
+            await store.append([entry])
+        await store.delete(entries[0].conversation)
+        await store.append(late)
+        left = path.parent.with_name("left") / path.name
+        shutil.copytree(path.parent, left.parent)
+    break_frame(left, 1)
+    async with await Store.open(left) as store:
+        assert store.lost_count == len(late)
+        await store.append(late)
+        again = left.parent.with_name("again") / path.name
+        shutil.copytree(left.parent, again.parent)
+    break_frame(again, 1)
+    async with await Store.open(again) as store:
+        assert store.lost_count == 2 * len(late)
+    break_header(again)
+    done = await repair_store(again)
+    assert (done.kept, done.lost) == (len(early) + len(late), len(late))
+
+
+async def test_a_deletion_that_is_killed_leaves_no_mark_ahead_of_the_store(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    killed: list[Path] = []
+
+    def step(patch: pytest.MonkeyPatch, owner: object, name: str) -> None:
+        real = getattr(owner, name)
+
+        def stepped(*arguments: object) -> None:
+            for call in (lambda: None, lambda: real(*arguments)):
+                call()
+                killed.append(tmp_path / f"killed-{len(killed)}" / path.name)
+                shutil.copytree(path.parent, killed[-1].parent)
+
+        patch.setattr(owner, name, stepped)
+
+    entries, others = log(8), log(3, seed=2)
+    async with await Store.open(path) as store:
+        await store.append(others)
+        await store.append(entries)
+        with monkeypatch.context() as patch:
+            step(patch, high_water.MarkFile, "write")
+            step(patch, transaction, "_transact")
+            await store.delete(entries[0].conversation)
+    assert len(killed) == 4
+    for files in killed:
+        async with await Store.open(files) as store:
+            held = sum(stored.entries for stored in await store.conversations())
+            mark = high_water.read(files)
+            assert mark is not None
+            assert mark.stored <= held
+            assert store.lost_count == 0
+        break_header(files)
+        assert (await repair_store(files)).lost == 0
+
+
+async def test_a_deletion_that_the_disk_refuses_leaves_the_count(path: Path) -> None:
+    entries = log(3)
+    async with await Store.open(path) as store:
+        await store.append(entries)
+        with closing(sqlite3.connect(path, isolation_level=None)) as other:
+            other.execute("BEGIN IMMEDIATE")
+            with pytest.raises(StoreError):
+                await store.delete(entries[0].conversation)
+        mark = high_water.read(path)
+        assert mark is not None
+        assert mark.stored == len(entries)
 
 
 @pytest.mark.parametrize("column", ["id", "conversation"])
