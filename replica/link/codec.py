@@ -74,6 +74,26 @@ def heads_to_pb(heads: Iterable[Position]) -> list[pb.LaneHead]:
     ]
 
 
+def encoded_steps(heads: tuple[Position, ...]) -> Steps[m.EncodedHeads]:
+    """Encode heads for an Open or Opened, in steps of some milliseconds."""
+    data = []
+    for at in range(0, len(heads), STEP_HEADS):
+        part = pb.Opened()
+        _put_heads(part, heads[at : at + STEP_HEADS])
+        data.append(part.SerializeToString())
+        yield
+    return m.EncodedHeads(heads, b"".join(data))
+
+
+def _put_heads(raw: pb.Open | pb.Opened, heads: tuple[Position, ...] | None) -> None:
+    if isinstance(heads, m.EncodedHeads):
+        raw.MergeFromString(heads.data)
+        return
+    for lane, seq, id_ in heads or ():
+        track = cast("log_pb2.Track.ValueType", lane.track)
+        raw.heads.add(author=lane.author, epoch=lane.epoch, track=track, seq=seq, id=id_)
+
+
 def heads_from_pb(raw: Iterable[pb.LaneHead]) -> tuple[Position, ...]:
     """Decode positions."""
     return finished(heads_steps(raw))
@@ -265,19 +285,19 @@ def _fields(message: m.Message) -> dict[str, object]:
             opening = pb.Open(
                 conversation=conversation,
                 digest=digest,
-                heads=heads_to_pb(heads or ()),
                 with_heads=heads is not None,
                 drafts=drafts,
             )
+            _put_heads(opening, heads)
             return {"open": opening}
         case m.Opened(conversation, digest, equal, heads):
             opened = pb.Opened(
                 conversation=conversation,
                 digest=digest,
                 equal=equal,
-                heads=heads_to_pb(heads or ()),
                 with_heads=heads is not None,
             )
+            _put_heads(opened, heads)
             return {"opened": opened}
         case m.Ids(conversation, ids, more, answer):
             joined = b"".join(ids)

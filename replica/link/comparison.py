@@ -5,8 +5,8 @@ entries, all ids are exchanged instead.
 """
 
 from collections.abc import Iterable, Iterator, Set
-from dataclasses import dataclass
-from heapq import merge
+from dataclasses import dataclass, replace
+from heapq import heapify, heappop, heapreplace
 from itertools import chain, islice
 
 from replica import limits
@@ -94,6 +94,8 @@ class HeadsVerdict:
     """Heads of the peer that we lack."""
     diverged: tuple[Position, ...]
     """Peer heads at a position where we hold another entry."""
+    fronts: "Fronts | None" = None
+    """Where the entries not held begin, if that was looked for in steps."""
 
 
 def sendable_heads(log: Log) -> tuple[Position, ...] | None:
@@ -141,9 +143,10 @@ class Compared:
         self._last: tuple[Log, tuple[Position, ...], HeadsVerdict] | None = None
 
     def steps(self, log: Log, heads: tuple[Position, ...]) -> Steps[None]:
-        """Compare, and keep the result."""
+        """Compare, and keep the result with where begins what the peer lacks."""
         verdict = yield from compare_steps(log, heads)
-        self._last = log, heads, verdict
+        fronts = (yield from front_steps(log, verdict.held)) if not verdict.diverged else None
+        self._last = log, heads, replace(verdict, fronts=fronts)
 
     def verdict(self, log: Log, heads: tuple[Position, ...]) -> HeadsVerdict:
         """Return the result that was kept for these very heads and this log, else compare."""
@@ -156,25 +159,60 @@ class Compared:
         self._last = None
 
 
-def lacking(log: Log, held: HeldLanes) -> Iterator[Entry]:
+_Front = tuple[int, EntryId, int | Iterator[EntryId]]
+"""The next entry of a lane, by lamport and id, and the walk over those behind it or its end.
+
+Walks are made as they are needed: thousands at once would take long, and much memory.
+"""
+Fronts = tuple[dict[Lane, _Front], dict[Lane, _Front]]
+"""Where the entries that a peer lacks begin, in the lanes of the membership and in all others."""
+
+
+def front_steps(log: Log, held: HeldLanes) -> Steps[Fronts]:
+    """Find where the entries begin that a peer which holds `held` lacks, in steps."""
+    fronts: Fronts = {}, {}
+    known = len(log.entries)
+
+    def look(lane: Lane) -> None:
+        found = log.lane_rest(lane, held.next_seq(lane))
+        if found is not None:
+            first, rest = found
+            front = log.entries[first].header.lamport, first, rest
+            fronts[lane.track not in MEMBERSHIP_TRACKS][lane] = front
+
+    for index, lane in enumerate(tuple(log.lanes()), 1):
+        look(lane)
+        if index % STEP_HEADS == 0:
+            yield
+    for entry in islice(reversed(log.entries.values()), len(log.entries) - known):
+        held.drop(entry)  # as in `compare_steps`
+        look(entry.header.lane)
+    return fronts
+
+
+def lacking(log: Log, held: HeldLanes, fronts: Fronts | None = None) -> Iterator[Entry]:
     """Return the entries that a peer which holds `held` lacks, in send order.
 
     Lanes are read as entries are asked for, so that a peer that reads little causes
-    little work. Entries admitted meanwhile are left out.
+    little work. Entries admitted meanwhile are left out. `fronts` are those of `front_steps`,
+    made just before.
     """
-    walks: tuple[list[Iterator[EntryId]], list[Iterator[EntryId]]] = [], []
-    for lane in log.lanes():
-        start = held.next_seq(lane)
-        if start < log.lane_length(lane):
-            walks[lane.track not in MEMBERSHIP_TRACKS].append(log.lane_walk(lane, start))
 
-    def wanted(walk: Iterator[EntryId]) -> Iterator[Entry]:
-        for entry_id in walk:
+    def wanted(part: list[_Front]) -> Iterator[Entry]:
+        heapify(part)
+        while part:
+            _, entry_id, rest = part[0]
+            walk = log.lane_walk_behind(entry_id, rest) if isinstance(rest, int) else rest
+            following = next(walk, None)
+            if following is None:
+                heappop(part)
+            else:
+                heapreplace(part, (log.entries[following].header.lamport, following, walk))
             if entry_id in log.covered() and entry_id not in held:
                 yield log.entries[entry_id]
 
-    early, late = (merge(*map(wanted, part), key=lambda e: e.order_key) for part in walks)
-    return chain(early, late)
+    early, late = fronts or finished(front_steps(log, held))
+    return chain(wanted(list(early.values())), wanted(list(late.values())))
 
 
 def everything(log: Log) -> list[Entry]:

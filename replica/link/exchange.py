@@ -147,7 +147,7 @@ class Exchange(ABC):
         if verdict.diverged:
             channel.queue_ids(held, answer=False)
         else:
-            self._queue(channel, held, comparison.lacking(held.log, verdict.held))
+            self._queue(channel, held, comparison.lacking(held.log, verdict.held, verdict.fronts))
         return verdict.diverged
 
     def _queue(self, channel: Channel, held: Conversation, entries: Iterator[Entry]) -> None:

@@ -8,13 +8,14 @@ from collections.abc import Iterable, Iterator
 
 from replica import limits
 from replica.conversation import Conversation
-from replica.ids import EntryId, PublicKey
+from replica.ids import EntryId, Position, PublicKey
 from replica.link.channel import Channel
+from replica.link.codec import encoded_steps
 from replica.link.comparison import sendable_heads
 from replica.link.effects import EffectsBuilder
 from replica.link.exchange import Exchange, Side
 from replica.link.messages import Ack, Entries, Fault, Message, Open, Opened
-from replica.link.steps import Steps
+from replica.link.steps import STEP_HEADS, Steps
 from replica.log import Entry
 from replica.refusals import ConversationUnknown, LanesDiverged, NotAllowed, QuotaExceeded
 
@@ -25,15 +26,20 @@ class HubSide(Exchange):
     """The channels of one link at its hub."""
 
     side = Side.HUB
+    _encoded: tuple[Position, ...] = ()
+    """The heads that were encoded for the answer to the Open that comes next."""
 
     def prepare(self, message: Message, peer: PublicKey | None) -> Steps[None]:
-        """Compare the heads of an Open that comes next, in steps (LINK-92)."""
-        if not isinstance(message, Open) or not message.heads:
+        """Compare the heads of an Open that comes next, and encode ours, in steps (LINK-92)."""
+        if not isinstance(message, Open):
             return
         held = self.shelf.get(message.conversation)
-        if held is None or not self._may_read(held, peer):
+        if held is None or not self._may_read(held, peer) or message.digest == held.log.digest:
             return
-        if message.digest != held.log.digest:
+        ours = self._heads_for(message, held)
+        if ours is not None and len(ours) > STEP_HEADS:
+            self._encoded = yield from encoded_steps(ours)
+        if message.heads is not None:  # last: what is admitted behind it would be left out
             yield from self._compared.steps(held.log, message.heads)
 
     def receive(
@@ -44,6 +50,7 @@ class HubSide(Exchange):
             case Open():
                 self.receive_open(message, peer, out)
                 self._compared.forget()
+                self._encoded = ()
             case Entries():
                 self.receive_entries(message, peer, out)
             case _:
@@ -70,11 +77,11 @@ class HubSide(Exchange):
     ) -> None:
         channel.with_drafts = message.drafts
         equal = message.digest == held.log.digest
-        # On an open conversation a digest alone only asks whether the logs are equal.
-        is_check = channel.is_open and message.heads is None
-        heads = None if equal or is_check else sendable_heads(held.log) or ()  # REC-6
+        heads = None if equal else self._heads_for(message, held)
+        if heads == self._encoded:
+            heads = self._encoded
         self._send(Opened(held.id, held.log.digest, equal, heads), out)
-        if not is_check:
+        if not self._is_check(message):
             self._ask_missing(held, out)
         channel.is_open = channel.is_open or equal or message.heads is not None
         if message.drafts:
@@ -85,6 +92,15 @@ class HubSide(Exchange):
             for where in self._send_missing(channel, held, message.heads)[:1]:
                 detail = f"seq {where.seq} of lane {where.lane.epoch:016x} holds two entries"
                 self._send(Fault.of(LanesDiverged(detail), held.id, where.id), out)
+
+    def _is_check(self, message: Open) -> bool:
+        """Say whether an Open only asks if the logs are equal: with a digest alone, once open."""
+        channel = self.channels.get(message.conversation)
+        return channel is not None and channel.is_open and message.heads is None
+
+    def _heads_for(self, message: Open, held: Conversation) -> tuple[Position, ...] | None:
+        """Return the heads in the answer to an Open with another digest."""
+        return None if self._is_check(message) else sendable_heads(held.log) or ()  # REC-6
 
     def receive_entries(
         self, message: Entries, peer: PublicKey | None, out: EffectsBuilder

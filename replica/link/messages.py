@@ -4,6 +4,7 @@ A draft is a message too; it is defined with its rules in replica/conversation/d
 """
 
 from dataclasses import dataclass
+from typing import Self
 
 from replica.conversation import Draft
 from replica.errors import AntiphonError, EntryRefused
@@ -72,6 +73,18 @@ class Welcome:
     idle_timeout_ms: int
     features: tuple[str, ...] = ()
     hosts: tuple[LinkedHost, ...] = ()
+
+
+class EncodedHeads(tuple[Position, ...]):
+    """Heads with their bytes in a frame, which were encoded in steps before (LINK-92)."""
+
+    data: bytes
+
+    def __new__(cls, heads: tuple[Position, ...], data: bytes) -> Self:
+        """Keep `data`, the bytes of `heads` as a field of Open and Opened."""
+        encoded = super().__new__(cls, heads)
+        encoded.data = data
+        return encoded
 
 
 @dataclass(frozen=True, slots=True)

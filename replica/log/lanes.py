@@ -107,6 +107,24 @@ class Lanes:
         last = slots.behind_fork[-1] if slots.fork is not None else None
         return self._walk(slots, start, slots.length if slots.fork is None else slots.fork, last)
 
+    def rest(self, lane: Lane, start: int) -> tuple[EntryId, int | Iterator[EntryId]] | None:
+        """Return the first entry of a lane from one seq on, None if there is none.
+
+        With it comes the end of those behind it, for `walk_behind`, or of a forked lane a walk.
+        """
+        slots = self._slots[lane]
+        if start >= slots.length:
+            return None
+        if slots.fork is None:
+            return slots.by_seq[start][0], slots.length
+        walk = self.walk(lane, start)
+        return next(walk), walk
+
+    def walk_behind(self, entry_id: EntryId, end: int) -> Iterator[EntryId]:
+        """Return the ids behind an entry of a lane that was not forked up to `end`, as `walk`."""
+        header = self._entries[entry_id].header
+        return self._walk(self._slots[header.lane], header.seq + 1, end, None)
+
     def _walk(
         self, slots: _Slots, start: int, end: int, last: OrderKey | None
     ) -> Iterator[EntryId]:

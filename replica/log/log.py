@@ -51,6 +51,10 @@ class Log:
         """Return the first seq at which a lane holds several entries, None if it is not forked."""
         self.lane_walk = self._lanes.walk
         """Return the ids of a lane from one seq on, in (lamport, id) order, read as asked for."""
+        self.lane_rest = self._lanes.rest
+        """Return the first entry of a lane from one seq on, and what is behind it, unread."""
+        self.lane_walk_behind = self._lanes.walk_behind
+        """Return the ids behind such an entry, up to an end."""
         self.written: Mapping[PublicKey, int] = self._lanes.written
         """The number of admitted entries per author, 0 for any other key."""
         self.cover = Cover(self.entries, self.named)

@@ -153,12 +153,16 @@ class Loader:
                 del self._asked[conversation]
 
     async def prepare(self, link: Link, peer: PublicKey, message: Message) -> None:
-        """Compare the heads of a long Open in steps, before its link receives it (LINK-92).
+        """Compare and encode many heads in steps, before the link receives an Open (LINK-92).
 
         Raises StoreError.
         """
-        if isinstance(message, Open) and len(message.heads or ()) > STEP_HEADS:
-            await self.ensure_loaded(peer, message.conversation, message)
+        if not isinstance(message, Open):
+            return
+        await self.ensure_loaded(peer, message.conversation, message)
+        held = self._hub.shelf.get(message.conversation)
+        lanes = held.log.lane_count() if held is not None else 0
+        if max(lanes, len(message.heads or ())) > STEP_HEADS:
             await self._pacer.in_steps(prepared(link, message), peer)
 
     async def parts(

@@ -3,7 +3,14 @@
 import pytest
 
 from replica.ids import EntryId, Position
-from replica.link.comparison import compare_heads, compare_steps, everything, lacking
+from replica.link.comparison import (
+    HeldLanes,
+    compare_heads,
+    compare_steps,
+    everything,
+    front_steps,
+    lacking,
+)
 from replica.link.steps import STEP_HEADS, finished
 from replica.log.body import Role
 from replica.log.entry import Entry
@@ -95,3 +102,24 @@ def test_an_entry_that_forks_a_lane_between_two_steps_is_sent(sample: Sample) ->
     verdict = finished(steps)
     assert forked in lacking(sample.held.log, verdict.held)
     assert {entry.id for entry in lane} <= verdict.held
+
+
+def test_what_a_peer_lacks_is_found_in_steps_and_what_comes_between_them_is_sent_once(
+    sample: Sample,
+) -> None:
+    log, lane, twin = sample.held.log, _lane(sample), sample.owner.restored()
+    for epoch in range(2, STEP_HEADS + 1):
+        writer = Writer(1, epoch=epoch)
+        sample.add(writer.write(sample.id, said("x"), parents=[sample.genesis]))
+    held = HeldLanes(log)
+    held.add_chain(lane[-1].id)
+    steps = front_steps(log, held)
+    next(steps)
+    new = sample.add(Writer(1, epoch=1_000).write(sample.id, said("new"), parents=lane[-1:]))
+    longer = sample.add(*sample.chain(2))
+    forked = sample.add(twin.write(sample.id, said("fork"), parents=lane[:1]))
+    found = list(lacking(log, held, finished(steps)))
+    assert found == list(lacking(log, held))
+    assert {new, longer, forked} <= set(found)
+    assert sorted({e.id for e in found}) == sorted(e.id for e in found)
+    assert len(list(front_steps(log, held))) == 1

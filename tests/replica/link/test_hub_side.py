@@ -10,9 +10,20 @@ from replica.conversation.conversation import Conversation
 from replica.conversation.drafts import Draft, DraftStream, extend_digest
 from replica.conversation.shelf import MemoryShelf
 from replica.ids import ConversationId, Digest, EntryId, Position, PublicKey
+from replica.link.codec import encode_frame
 from replica.link.effects import EffectsBuilder
 from replica.link.hub_side import HubSide
-from replica.link.messages import Ack, Close, Entries, Fault, Ids, Message, Open, Opened
+from replica.link.messages import (
+    Ack,
+    Close,
+    EncodedHeads,
+    Entries,
+    Fault,
+    Ids,
+    Message,
+    Open,
+    Opened,
+)
 from replica.link.steps import STEP_HEADS, finished
 from replica.log.entry import Entry
 from replica.refusals import ConversationUnknown, EntriesMissing, LanesDiverged, QuotaExceeded
@@ -225,3 +236,64 @@ def test_nothing_is_compared_for_a_stranger_or_where_the_logs_are_equal(scene: S
     ):
         finished(scene.side.prepare(asked, peer))
     assert heads.reads == 0
+
+
+@pytest.fixture(scope="module")
+def lanes() -> list[Entry]:
+    """Return a log of one lane more than one step encodes, the genesis first."""
+    genesis = Writer(1).genesis()
+    epochs = range(2, STEP_HEADS + 2)
+    writers = (Writer(1, epoch=epoch) for epoch in epochs)
+    return [
+        genesis,
+        *(one.write(genesis.conversation, said("x"), parents=[genesis]) for one in writers),
+    ]
+
+
+def of_lanes(scene: Scene, lanes: list[Entry]) -> Scene:
+    scene.shelf.remove(scene.id)
+    scene.held = Conversation.restore(lanes[0].conversation, lanes)
+    scene.shelf.add(scene.held)
+    return scene
+
+
+@pytest.mark.parametrize("with_heads", [False, True])
+def test_many_heads_of_an_answer_are_encoded_in_steps(
+    scene: Scene, lanes: list[Entry], with_heads: bool
+) -> None:
+    log = of_lanes(scene, lanes).held.log
+    asked = Open(scene.id, OTHER, lanes_of(lanes[1:]) if with_heads else None)
+    steps = len(list(scene.side.prepare(asked, scene.ada.public)))
+    assert steps == 2 + (2 if with_heads else 0)
+    (opened,) = scene.receive(asked)
+    assert isinstance(opened, Opened)
+    assert isinstance(opened.heads, EncodedHeads)
+    plain = Opened(scene.id, log.digest, False, log.heads())
+    assert opened == plain
+    assert encode_frame(opened, "to_client") == encode_frame(plain, "to_client")
+    assert scene.pumped() == ([Entries(scene.id, (lanes[0],))] if with_heads else [])
+    (again,) = scene.receive(Open(scene.id, OTHER))
+    assert isinstance(again, Opened)
+    assert not isinstance(again.heads, EncodedHeads)  # nothing of it is kept
+
+
+def test_heads_that_moved_since_they_were_encoded_are_sent_as_they_are(
+    scene: Scene, lanes: list[Entry]
+) -> None:
+    held = of_lanes(scene, lanes).held
+    asked = Open(scene.id, OTHER)
+    finished(scene.side.prepare(asked, scene.ada.public))
+    held.log.admit(Writer(1, epoch=1_000).write(scene.id, said("new"), parents=lanes[:1]))
+    (opened,) = scene.receive(asked)
+    assert opened == Opened(scene.id, held.log.digest, False, held.log.heads())
+
+
+def test_nothing_is_encoded_where_no_heads_are_sent(scene: Scene, lanes: list[Entry]) -> None:
+    log = of_lanes(scene, lanes).held.log
+    scene.receive(Open(scene.id, log.digest))  # open from now on
+    for asked in (Open(scene.id, log.digest), Open(scene.id, OTHER)):
+        assert not list(scene.side.prepare(asked, scene.ada.public))
+
+
+def lanes_of(entries: list[Entry]) -> tuple[Position, ...]:
+    return tuple(entry.position for entry in entries)

@@ -47,9 +47,7 @@ def never_grants_credit() -> Patch:
 
 def leaves_the_first_of_a_suffix_out() -> Patch:
     lacking = comparison.lacking
-    return mock.patch.object(
-        comparison, "lacking", lambda log, held: islice(lacking(log, held), 1, None)
-    )
+    return mock.patch.object(comparison, "lacking", lambda *given: islice(lacking(*given), 1, None))
 
 
 def counts_a_guess_as_an_ack() -> Patch:

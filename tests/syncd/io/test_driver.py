@@ -9,14 +9,15 @@ import pytest
 from replica.ids import Digest, PublicKey
 from replica.io.blobs import Blobs
 from replica.io.store import Store
-from replica.link.messages import Entries, Hello, Open
+from replica.link import Frame
+from replica.link.messages import Entries, Hello, Open, Opened
 from replica.link.steps import STEP_HEADS
 from syncd.hub import Hub
 from syncd.io.driver import HubDriver
 from syncd.io.pacer import Pacer
 from syncd.policy import Policy
 from tests.support.callers import PATIENCE_S, until
-from tests.support.writers import Writer
+from tests.support.writers import Writer, said
 
 ADA = Writer(1)
 GENESES = [Writer(1, epoch=number).genesis() for number in range(1, 5)]
@@ -71,6 +72,22 @@ async def test_many_heads_are_compared_in_steps(driver: HubDriver):
         asked = Open(IDS[0], Digest(bytes(32)), (GENESES[0].position,) * heads)
         await driver.receive(link_id, asked, 0)
         assert pacer.steps == steps
+
+
+async def test_an_answer_with_many_heads_is_encoded_in_steps(driver: HubDriver):
+    (genesis, *_), lanes = GENESES, range(2, STEP_HEADS + 2)
+    said_in = [Writer(1, epoch=epoch) for epoch in lanes]
+    new = [one.write(IDS[0], said("x"), parents=[genesis]) for one in said_in]
+    await driver.push(ADA.public, Entries(IDS[0], tuple(new)))
+    pacer = driver._loader._pacer = CountedPacer(driver.throttle.payer_of)
+    sent: list[object] = []
+    link_id = driver.connect(ADA.public, sent.append)
+    await driver.receive(link_id, Hello((1,)), 0)
+    pacer.steps = 0
+    await driver.receive(link_id, Open(IDS[0], Digest(bytes(32))), 0)
+    await driver.performer.flush()
+    assert pacer.steps == 3
+    assert any(isinstance(one, Frame) and isinstance(one.message, Opened) for one in sent)
 
 
 async def test_memory_is_bounded_again_after_each_frame(driver: HubDriver):
