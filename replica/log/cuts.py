@@ -5,7 +5,8 @@ it. Several cuts of a lane meet at their last common entry, and a walk down the 
 passes each entry once, however many cuts there are.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Set
+from typing import Any
 
 from replica.ids import EntryId, PublicKey
 from replica.log.body import Cut
@@ -14,10 +15,59 @@ from replica.log.entry import Entry
 Lookup = Callable[[EntryId], Entry | None]
 _DROPPED_MAX = 1_024
 """Entries between two cuts beyond which the kept ones are gathered anew."""
+_NONE = frozenset[EntryId]()
 _Lane = tuple[int, int]
 """(epoch, track)."""
 Signature = tuple[tuple[_Lane, frozenset[EntryId]], ...]
 """Per lane with a kept entry: the furthest one, or all of a lane with cuts on two branches."""
+
+
+class KeptIds(Set[EntryId]):
+    """The kept ids of a key: those of an earlier cut, but for the ones dropped since.
+
+    A cut that moves by some entries costs these, however long the lane is, and so does the
+    difference to the ids before.
+    """
+
+    __slots__ = ("_dropped", "_ids")
+
+    def __init__(self, ids: frozenset[EntryId], dropped: frozenset[EntryId] = _NONE) -> None:
+        """Keep `ids` without `dropped`, some of them."""
+        self._ids = ids
+        self._dropped = dropped
+
+    @classmethod
+    def _from_iterable(cls, it: Iterable[EntryId]) -> frozenset[EntryId]:  # type: ignore[override]
+        return frozenset(it)
+
+    def without(self, dropped: Set[EntryId]) -> "KeptIds":
+        """Return the ids without some of them; the earlier ids are shared, up to a bound."""
+        gone = self._dropped | dropped
+        return KeptIds(self._ids - gone) if len(gone) > _DROPPED_MAX else KeptIds(self._ids, gone)
+
+    def __contains__(self, entry_id: object) -> bool:
+        """Say whether an entry is kept."""
+        return entry_id in self._ids and entry_id not in self._dropped
+
+    def __iter__(self) -> Iterator[EntryId]:
+        """Iterate over the ids."""
+        return (i for i in self._ids if i not in self._dropped)
+
+    def __len__(self) -> int:
+        """Count the ids."""
+        return len(self._ids) - len(self._dropped)
+
+    def __sub__(self, other: Set[Any]) -> Set[EntryId]:
+        """Return the ids that are not in the other set."""
+        if isinstance(other, KeptIds) and other._ids is self._ids:
+            return other._dropped - self._dropped
+        return super().__sub__(other)
+
+    def __xor__(self, other: Set[Any]) -> Set[EntryId]:
+        """Return the ids that are in one of the sets alone."""
+        if isinstance(other, KeptIds) and other._ids is self._ids:
+            return other._dropped ^ self._dropped
+        return super().__xor__(other)
 
 
 class _Chain:
@@ -121,10 +171,10 @@ class KeptEntries:
         found = ((lane, chain.signature) for lane, chain in sorted(chains.items()))
         return tuple((lane, ids) for lane, ids in found if ids)
 
-    def ids(self) -> frozenset[EntryId]:
+    def ids(self) -> KeptIds:
         """Return the kept entries, if there is any cut."""
         chains = self._chains or {}
-        return frozenset(i for chain in chains.values() for i in chain.ids())
+        return KeptIds(frozenset(i for chain in chains.values() for i in chain.ids()))
 
     def dropped_since(self, before: Signature) -> set[EntryId] | None:
         """Return the entries that an earlier signature keeps and these cuts do not.

@@ -11,18 +11,18 @@ in order of rank decides all keys, whatever cycles of revocation juniors write.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import dataclass, field, replace
 
 from replica import limits
 from replica.ids import EntryId, PublicKey, Track
 from replica.log.body import Genesis, Grant, Member, Revocation, Role
-from replica.log.cuts import KeptEntries, Signature
+from replica.log.cuts import KeptEntries, KeptIds, Signature
 from replica.log.entry import Entry
 from replica.log.graph import reach
 from replica.log.kinds import Kind, rules_of
 
-Sets = dict[tuple[PublicKey, Signature], frozenset[EntryId]]
+Sets = dict[tuple[PublicKey, Signature], KeptIds]
 """Kept ids, by the key and the furthest entries kept."""
 _SETS_SHARED_MAX = 64
 
@@ -41,7 +41,7 @@ class Membership:
 
     roles: dict[PublicKey, frozenset[Role]] = field(default_factory=dict)
     ranks: dict[PublicKey, Rank] = field(default_factory=dict)
-    kept: dict[PublicKey, frozenset[EntryId]] = field(default_factory=dict)
+    kept: Mapping[PublicKey, Set[EntryId]] = field(default_factory=dict)
     """Per revoked key, the ids that satisfy all its cuts."""
     resignations: frozenset[EntryId] = frozenset()
     """Revocations of a key by itself that count, inside its cuts or not."""
@@ -137,7 +137,7 @@ class _Fold:
     ranks: dict[PublicKey, Rank] = field(default_factory=dict)
     revoked_by: dict[PublicKey, list[tuple[PublicKey, Revocation]]] = field(default_factory=dict)
     granted: dict[PublicKey, int] = field(default_factory=dict)
-    kept: dict[PublicKey, frozenset[EntryId]] = field(default_factory=dict)
+    kept: dict[PublicKey, KeptIds] = field(default_factory=dict)
     resignations: set[EntryId] = field(default_factory=set)
 
     def resolve_cuts(self, key: PublicKey) -> None:
@@ -155,21 +155,21 @@ class _Fold:
 
     def _resignations_of(self, key: PublicKey, kept: KeptEntries) -> list[tuple[Entry, Revocation]]:
         """Return the resignations that count, in order(x); `kept` satisfies the seniors' cuts."""
-        # One that a senior cut off does not count: replicas need not hold it.
-        inside = kept.ids() if kept.is_cut and key in self.by_author else None
         found = [
             (entry, member)
             for entry, member in self.by_author.get(key, ())
-            if isinstance(member.change, Revocation)
-            and member.change.key == key
-            and (inside is None or entry.id in inside)
+            if isinstance(member.change, Revocation) and member.change.key == key
         ]
+        if found and kept.is_cut:
+            # One that a senior cut off does not count: replicas need not hold it.
+            inside = kept.ids()
+            found = [pair for pair in found if pair[0].id in inside]
         if _COVERED_ROLES.isdisjoint(self.roles[key]):
             # More of a reader's, or one that names its other entries, would make them covered.
             found = [pair for pair in found if is_plain_resignation(*pair)][:1]
         return [(e, m.change) for e, m in found if isinstance(m.change, Revocation)]
 
-    def _shared(self, key: PublicKey, kept: KeptEntries) -> frozenset[EntryId]:
+    def _shared(self, key: PublicKey, kept: KeptEntries) -> KeptIds:
         """Return the kept ids; folds with the same outcome share one set."""
         name = key, kept.signature
         if name not in self.sets:
@@ -178,12 +178,12 @@ class _Fold:
             self.sets[name] = self._shortened(key, kept)
         return self.sets[name]
 
-    def _shortened(self, key: PublicKey, kept: KeptEntries) -> frozenset[EntryId]:
+    def _shortened(self, key: PublicKey, kept: KeptEntries) -> KeptIds:
         """Return the kept ids: the last set of the key without what a cut has moved past."""
         for (other, signature), ids in reversed(self.sets.items()):
             if other == key:
                 dropped = kept.dropped_since(signature)
-                return kept.ids() if dropped is None else ids - dropped
+                return kept.ids() if dropped is None else ids.without(dropped)
         return kept.ids()
 
     def apply_changes(self, owner: PublicKey, depth: int) -> list[PublicKey]:

@@ -35,7 +35,9 @@ EQUIVALENT: dict[str, str] = {
         _REPEATED,
     "replica/log/members.py: _Fold._resignations_of: without"
     " isinstance(member.change, Revocation) in isinstance(member.change, Revocation) and"
-    " member.change.key == key and (inside is None or entry.id in inside)": _REPEATED,
+    " member.change.key == key": _REPEATED,
+    "replica/log/members.py: _Fold._resignations_of: without found in found and kept.is_cut":
+        _CACHE,
     "replica/log/members.py: fold: never sets is None": _CACHE,
     "replica/log/members.py: fold: sets is None -> sets is not None": _CACHE,
     "replica/log/members.py: is_plain_resignation: without isinstance(change, Revocation) in"

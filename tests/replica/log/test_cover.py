@@ -13,6 +13,7 @@ from replica.link.messages import Entries
 from replica.log import members
 from replica.log.admission import Admitted
 from replica.log.body import Grant, Member, Revocation, Role
+from replica.log.cuts import KeptIds
 from replica.log.entry import Entry
 from replica.log.log import Log
 from replica.log.members import Membership
@@ -94,6 +95,27 @@ def test_a_cut_that_moves_is_judged_without_a_walk_over_all_entries_of_its_key()
         assert log.covered() == naive_covered(log)
         assert not isinstance(walked, Counted) or not walked.walks  # the first cut walks
         log.cover._of[bob.public] = Counted(walked)
+
+
+def test_a_cut_that_moves_copies_no_set_of_all_entries_of_its_key() -> None:
+    ada, bob = Writer(1), Writer(2)
+    genesis = ada.genesis()
+    conversation, line = genesis.conversation, [genesis]
+    changed = ada.write(conversation, Member(Grant(bob.public, Role.WRITER)), parents=line)
+    for _ in range(9):
+        line.append(bob.write(conversation, said("x"), parents=line[-1:]))
+    log, found = _grown([genesis, changed, *line[1:]]), list[KeptIds]()
+    for kept in (line[7], line[6], line[4]):
+        body = Member(Revocation(bob.public, (cut_at(kept),)))
+        changed = ada.write(conversation, body, parents=[changed], listed=[kept])
+        log.admit(changed)
+        ids = log.membership.kept[bob.public]
+        assert isinstance(ids, KeptIds)
+        found.append(ids)
+    assert len({id(ids._ids) for ids in found}) == 1
+    assert [sorted(ids) for ids in found] == [
+        sorted(entry.id for entry in line[1 : at + 1]) for at in (7, 6, 4)
+    ]
 
 
 def test_an_entry_behind_a_cut_is_offered_once_a_covered_one_follows_it() -> None:

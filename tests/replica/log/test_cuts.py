@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from replica.ids import EntryId
-from replica.log.cuts import KeptEntries
+from replica.log.cuts import KeptEntries, KeptIds
 from replica.log.entry import Entry
 from tests.support.call_count import calls
 from tests.support.stories import cut_at
@@ -116,3 +116,40 @@ def test_a_long_way_between_two_cuts_is_not_walked() -> None:
     earlier.cut([cut_at(lane[-1])])
     later.cut([cut_at(lane[3])])
     assert later.dropped_since(earlier.signature) is None
+
+
+_IDS = [EntryId(bytes([number]) * 32) for number in range(8)]
+
+
+@given(st.data())
+def test_ids_that_are_dropped_leave_a_set_as_from_any_other(data: st.DataObject) -> None:
+    some = st.sets(st.sampled_from(_IDS))
+    ids = data.draw(some)
+    kept, expected = [KeptIds(frozenset(ids))], [frozenset(ids)]
+    for dropped in data.draw(st.lists(some, max_size=3)):
+        kept.append(kept[-1].without(dropped & expected[-1]))
+        expected.append(expected[-1] - dropped)
+    apart = frozenset(data.draw(some))
+    kept, expected = [*kept, KeptIds(apart)], [*expected, apart]
+    for one, is_one in zip(kept, expected, strict=True):
+        assert one == is_one
+        assert (len(one), sorted(one)) == (len(is_one), sorted(is_one))
+        assert [i in one for i in _IDS] == [i in is_one for i in _IDS]
+        for other, is_other in zip(kept, expected, strict=True):
+            assert one - other == is_one - is_other
+            assert one ^ other == is_one ^ is_other
+
+
+def test_ids_that_are_dropped_one_by_one_are_copied_now_and_then() -> None:
+    ids = [EntryId(number.to_bytes(32, "big")) for number in range(3_000)]
+    kept = KeptIds(frozenset(ids))
+
+    def work(dropped: EntryId) -> int:
+        nonlocal kept
+        before = kept
+        kept = kept.without({dropped})
+        assert before - kept == {dropped}
+        return kept._ids is not before._ids
+
+    assert sum(map(work, ids)) == 2
+    assert not kept
