@@ -168,7 +168,8 @@ class Blobs:
     async def sweep(self, now_s: float) -> dict[ConversationId, int]:
         """Delete what nobody went on with, at a Unix time, and what has expired.
 
-        Return the bytes deleted of each conversation. Raises StoreError.
+        Nothing is synced: a file that a power failure brings back is as old as before, and the
+        next sweep deletes it. Return the bytes deleted of each conversation. Raises StoreError.
         """
         deleted = {}
         overdue = await in_thread(self._overdue, now_s)

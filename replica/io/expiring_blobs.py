@@ -37,7 +37,7 @@ class ExpiringBlobs(Blobs):
             await in_thread(_keep_until, self._path(conversation, digest), expire_time_ms)
 
     async def remove(self, conversation: ConversationId, digest: Digest) -> int:
-        """Delete a blob, or its upload; return its bytes. Raises StoreError."""
+        """Delete a blob, or its upload, durably; return its bytes. Raises StoreError."""
         whole = self._path(conversation, digest)
         async with self._turn(conversation), self._tallies.held(conversation) as tally:
             return await to_the_end(self._remove(whole, tally))
@@ -50,12 +50,14 @@ class ExpiringBlobs(Blobs):
         announced = tally.announced(whole.name)
         if announced is not None:
             names.append(part_name(whole.name, announced))
-        removed_bytes = 0
+        sizes = []
         for name in names:
-            size = await in_thread(unlink, whole.with_name(name))
-            removed_bytes += size or 0
+            sizes.append(await in_thread(unlink, whole.with_name(name)))
             tally.drop(name)  # at once: the next file may be one that the disk doesn't delete
-        return removed_bytes
+        removed = [size for size in sizes if size is not None]
+        if removed:
+            await in_thread(tally.folder.sync)
+        return sum(removed)
 
 
 def _keep_until(whole: Path, expire_time_ms: int) -> None:

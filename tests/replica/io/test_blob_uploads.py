@@ -231,3 +231,23 @@ async def test_a_name_whose_sync_failed_is_synced_before_it_is_reported(
     for _ in range(2):
         assert (await blobs.stat(ONE, DIGEST)).complete
         assert len(synced) == 3
+
+
+@pytest.mark.parametrize("size", [50, 100])
+async def test_a_removed_blob_is_gone_durably_before_that_is_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int
+) -> None:
+    blobs, sync = ExpiringBlobs(tmp_path), os.fsync
+    await begin(blobs, DATA[:size])
+    synced: list[tuple[str, list[Path]]] = []
+
+    def note(descriptor: int) -> None:
+        path = Path(f"/proc/self/fd/{descriptor}").readlink()
+        synced.append((path.name, files(tmp_path)))
+        sync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", note)
+    assert await blobs.remove(ONE, DIGEST) == size
+    assert synced == [(ONE.hex(), [])]
+    assert await blobs.remove(ONE, DIGEST) == 0
+    assert len(synced) == 1
