@@ -33,11 +33,6 @@ EQUIVALENT: dict[str, str] = {
     ),
     "replica/log/members.py: _Fold._resignations_of: no filter isinstance(m.change, Revocation)":
         _REPEATED,
-    "replica/log/members.py: _Fold._resignations_of: without"
-    " isinstance(member.change, Revocation) in isinstance(member.change, Revocation) and"
-    " member.change.key == key": _REPEATED,
-    "replica/log/members.py: _Fold._resignations_of: without found in found and kept.is_cut":
-        _CACHE,
     "replica/log/members.py: fold: never sets is None": _CACHE,
     "replica/log/members.py: fold: sets is None -> sets is not None": _CACHE,
     "replica/log/members.py: is_plain_resignation: without isinstance(change, Revocation) in"
@@ -119,8 +114,9 @@ EQUIVALENT: dict[str, str] = {
     "replica/link/comparison.py: compare_steps: never index % STEP_HEADS == 0": _STEPS,
     "replica/link/comparison.py: compare_steps: index % STEP_HEADS == 0 -> "
     "index % STEP_HEADS != 0": _STEPS,
-    "replica/link/comparison.py: lacking: start < log.lane_length(lane) -> start <= "
-    "log.lane_length(lane)": _CACHE,
+    "replica/link/comparison.py: front_steps: never index % STEP_HEADS == 0": _STEPS,
+    "replica/link/comparison.py: front_steps: index % STEP_HEADS == 0 -> "
+    "index % STEP_HEADS != 0": _STEPS,
     "replica/conversation/drafts.py: DraftStream.receive: other sign in _FRAME_BYTES "
     "+ len(draft.data) + _TOKEN_BYTES * len(draft.token_ids)": _MEMORY,
     "replica/conversation/drafts.py: DraftStream.receive: never self.frames and (not "

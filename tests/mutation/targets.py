@@ -73,7 +73,9 @@ TARGETS: dict[str, tuple[str, ...]] = {
     ),
     "replica/document/projection.py": ("_read", "_build"),
     "replica/document/canonical.py": ("_plain_number", "_encoded_float"),
-    "replica/link/comparison.py": ("compare_steps", "lacking", "HeldLanes.add_chain"),
+    "replica/link/comparison.py": (
+        "compare_steps", "front_steps", "lacking", "HeldLanes.add_chain",
+    ),
     "replica/link/auth.py": ("prove",),
     "replica/conversation/drafts.py": ("DraftStream.receive",),
     "replica/conversation/next_seal.py": ("sealable",),
