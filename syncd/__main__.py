@@ -1,9 +1,14 @@
 """Run a hub: python -m syncd."""
 
 import gc
+import signal
 import sys
 
 from replica.imports import uncollected
+
+if __name__ == "__main__":
+    # Ctrl-C ends the process at once, until `serve` handles it.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 with uncollected():
     import asyncio
