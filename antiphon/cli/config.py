@@ -8,10 +8,10 @@ from pydantic import field_validator
 from pydantic_settings import SettingsConfigDict
 
 from antiphon.cli.errors import FileUnusable
-from replica.conversation import is_address, require_address
+from replica.conversation import require_address
 from replica.ids import PublicKey, key_from_hex
 from replica.io import ConfigInvalid, make_settings, saved_hub
-from replica.io.program_settings import ProgramSettings
+from replica.io.program_settings import HexKey, PeerAddress, ProgramSettings
 from replica.refusals import ArgumentInvalid
 
 Numerics = Literal["auto", "q4", "bf16", "fp32"]
@@ -27,9 +27,9 @@ class Settings(ProgramSettings):
 
     data_dir: Path = DEFAULT_ROOT / "replica"
     """Key, log store and blobs of this replica."""
-    hub: str = "127.0.0.1:7411"
+    hub: PeerAddress = "127.0.0.1:7411"
     """The hub to sync with, host:port."""
-    host: str | None = None
+    host: HexKey | None = None
     """Hex key of the model host to grant new conversations to; else one the hub vouches for."""
     services_dir: Path = DEFAULT_ROOT
     """Folder of the hub's and the host's data under `antiphon up`."""
@@ -42,24 +42,12 @@ class Settings(ProgramSettings):
     sync_timeout_s: float = 5.0
     """Seconds a command waits for the hub before it continues offline."""
 
-    @field_validator("hub")
-    @classmethod
-    def _is_address(cls, value: str) -> str:
-        if not is_address(value):
-            raise ValueError(f"'{value}' is not host:port")
-        return value
-
     @field_validator("data_dir", "services_dir", mode="before")
     @classmethod
     def _is_folder(cls, value: str | Path) -> str | Path:
         if not str(value):
             raise ValueError("the folder has no name")
         return value
-
-    @field_validator("host")
-    @classmethod
-    def _is_key(cls, value: str | None) -> str | None:
-        return key_from_hex(value).hex() if value is not None else None
 
     @property
     def host_key(self) -> PublicKey | None:

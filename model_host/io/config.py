@@ -8,7 +8,13 @@ from pydantic import Field, field_validator
 from pydantic_settings import NoDecode, SettingsConfigDict
 
 from replica.io import LogFormat
-from replica.io.program_settings import ProgramSettings
+from replica.io.program_settings import (
+    EndpointAddress,
+    HexKey,
+    ListenAddress,
+    PeerAddress,
+    ProgramSettings,
+)
 from replica.limits import CONVERSATIONS_PER_LINK_MAX
 
 GIB = 1024**3
@@ -29,11 +35,11 @@ class HostConfig(ProgramSettings):
     """Keys, log store, journals; checkpoints under derived/."""
     key_ring: Path | None = None
     """Folder of the secrets that hosts share to exchange checkpoints; else the data folder."""
-    hub: str = "127.0.0.1:7411"
+    hub: PeerAddress = "127.0.0.1:7411"
     """The hub to serve, host:port."""
-    hub_key: str = ""
+    hub_key: HexKey | Literal[""] = ""
     """Hex key that the hub must prove; needed off loopback, where nothing is pinned unseen."""
-    listen: str = "127.0.0.1:0"
+    listen: ListenAddress = "127.0.0.1:0"
     """Address of HostService, host:port, on loopback; port 0 picks a free one."""
     model: Annotated[tuple[str, ...], NoDecode, Field(min_length=1)] = ("SmolLM2-135M-Instruct",)
     """A model's name, or the path of a GGUF file or Hugging Face folder. Several are offered as
@@ -61,7 +67,7 @@ class HostConfig(ProgramSettings):
     """Time after which the hub deletes an uploaded checkpoint."""
     hub_checkpoint_tokens_min: int = Field(512, ge=1)
     """Shorter checkpoints are not uploaded."""
-    owner_keys: list[str] = Field(default_factory=list)
+    owner_keys: list[HexKey] = Field(default_factory=list)
     """Hex keys whose conversations are served, those that they created; empty: anyone's."""
     open_per_owner_max: int = Field(256, ge=1)
     """Conversations of one creator that are open at a time; one more takes an idle one's place."""
@@ -71,9 +77,9 @@ class HostConfig(ProgramSettings):
     """Open conversations up to which a listed one is opened before anybody asks in it."""
     open_idle_s: float = Field(900.0, gt=0)
     """Time without an entry after which a conversation is closed until somebody asks in it."""
-    operator_keys: list[str] = Field(default_factory=list)
+    operator_keys: list[HexKey] = Field(default_factory=list)
     """Hex keys that may see all running requests, besides the host's own."""
-    metrics: str = ""
+    metrics: EndpointAddress = ""
     """Address of the Prometheus endpoint on loopback, [host:]port; empty: none."""
     log_format: LogFormat = "auto"
     """Form of the log on stderr: console or json; auto is console on a terminal, else json."""

@@ -42,7 +42,6 @@ from model_host.io.stats_call import StatsCall
 from model_host.io.warm import Warm
 from model_host.operators import Operators
 from model_host.profile import Profile
-from replica.conversation import require_address
 from replica.core import FollowPolicy
 from replica.errors import HostError
 from replica.ids import PublicKey, key_from_hex, short
@@ -57,11 +56,12 @@ from replica.io import (
     listen,
     load_or_create,
     load_or_create_secret,
+    require_endpoint,
+    require_loopback,
     run_until_stopped,
     take_folder,
 )
 from replica.link import Authenticator, HostInfo, profile_names
-from replica.refusals import ArgumentInvalid
 
 log = structlog.get_logger()
 
@@ -114,8 +114,9 @@ async def start(config: HostConfig, engine: TorchEngine | None = None) -> AsyncI
     """Load the default profile, link to the hub, serve HostService; stop at the end of the block.
 
     An `engine` that is already loaded is used for the default profile, in place of the first
-    model of `config`. Raises ModelFileError, ProfileTooLarge, FolderTaken, StoreLocked,
-    KeyFileInvalid, ArgumentInvalid. An unreachable hub is no error: the host keeps trying.
+    model of `config`. Raises TlsRequired before anything is made; ModelFileError, FolderTaken,
+    ProfileTooLarge, StoreLocked, KeyFileInvalid, ArgumentInvalid. An unreachable hub is no
+    error: the host keeps trying.
     """
     data_dir = await _own_folder(config)
     key = load_or_create(data_dir / "identity.key")
@@ -123,7 +124,7 @@ async def start(config: HostConfig, engine: TorchEngine | None = None) -> AsyncI
     ring = KeyRing.load(config.key_ring.expanduser() if config.key_ring else data_dir)
     derived = data_dir / "derived"
     pages = _checkpoints(config, derived, ring)
-    operators = _operators(config, authenticator.public)
+    operators = Operators(authenticator.public, map(key_from_hex, config.operator_keys))
     offers, engine = await _load(config, engine)
     profiles = _profiles(config, offers, pages, ring)
     server = bounded_server()
@@ -171,8 +172,9 @@ async def start(config: HostConfig, engine: TorchEngine | None = None) -> AsyncI
 
 
 async def _own_folder(config: HostConfig) -> Path:
-    """Return the data folder, noted as a host's. Raises ArgumentInvalid for the hub's address."""
-    require_address(config.hub, name="hub")
+    """Return the data folder, noted as a host's. Raises TlsRequired before it is made."""
+    require_loopback(config.listen, name="listen")
+    require_endpoint(config.metrics)
     data_dir = config.data_dir.expanduser()
     await take_folder(data_dir, FolderUse.HOST)
     return data_dir
@@ -186,11 +188,8 @@ async def _ready(replica: Replica, address: str) -> None:
 
 
 def _hub_key(config: HostConfig) -> PublicKey | None:
-    """Return the key that the hub must prove. Raises ArgumentInvalid."""
-    try:
-        return key_from_hex(config.hub_key) if config.hub_key else None
-    except ValueError as error:
-        raise ArgumentInvalid(f"hub_key: {error}") from error
+    """Return the key that the hub must prove, None for any or the pinned one."""
+    return key_from_hex(config.hub_key) if config.hub_key else None
 
 
 async def _run(host: Host, hub_tier: HubCheckpoints) -> None:
@@ -279,27 +278,14 @@ def _profiles(config: HostConfig, offers: Offers, pages: Checkpoints, ring: KeyR
 
 
 def _follow_policy(config: HostConfig) -> FollowPolicy:
-    """Return which conversations are served. Raises ArgumentInvalid for a key that is none."""
-    try:
-        owners = frozenset(map(key_from_hex, config.owner_keys))
-    except ValueError as error:
-        raise ArgumentInvalid(f"owner_keys: {error}") from error
+    """Return which conversations are served."""
     return FollowPolicy(
-        owners or None,
+        frozenset(map(key_from_hex, config.owner_keys)) or None,
         open_max=config.open_max,
         per_creator_max=config.open_per_owner_max,
         unasked_max=config.open_unasked_max,
         idle_s=config.open_idle_s,
     )
-
-
-def _operators(config: HostConfig, key: PublicKey) -> Operators:
-    """Return the operators of a host. Raises ArgumentInvalid for an operator's key that is none."""
-    try:
-        named = [key_from_hex(text) for text in config.operator_keys]
-    except ValueError as error:
-        raise ArgumentInvalid(f"operator_keys: {error}") from error
-    return Operators(key, named)
 
 
 async def serve(config: HostConfig) -> None:

@@ -10,6 +10,7 @@ from replica.refusals import ArgumentInvalid
 PORT_MAX = 65_535
 _PORT_DIGITS_MAX = len(str(PORT_MAX))
 _LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
+_LOOPBACK_DEFAULT = "127.0.0.1"
 _ALL_INTERFACES = frozenset({"0.0.0.0", "::"})  # noqa: S104  # compared only
 
 
@@ -50,6 +51,17 @@ def require_address(text: str, *, port_min: int = 1, name: str = "") -> Address:
         what = f"{name}: " if name else ""
         raise ArgumentInvalid(f"{what}'{text}' is not host:port, with a port up to {PORT_MAX:,}")
     return found
+
+
+def addresses_in(text: str) -> tuple[str, ...]:
+    """Return the addresses of a list that is separated by commas."""
+    return tuple(one.strip() for one in text.split(","))
+
+
+def endpoint(text: str) -> str:
+    """Return `[host:]port` as host:port; without a host it is on loopback."""
+    host, _, port = text.rpartition(":")
+    return f"{host or _LOOPBACK_DEFAULT}:{port}"
 
 
 def is_loopback(text: str) -> bool:

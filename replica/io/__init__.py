@@ -21,6 +21,7 @@ from replica.io.grpc_server import (
     bounded_server,
     explain,
     listen,
+    require_loopback,
     run_until_stopped,
 )
 from replica.io.host_calls import HostCalls
@@ -49,7 +50,7 @@ from replica.io.linked_hosts import linked_hosts
 from replica.io.listing import listed
 from replica.io.logs import LogFormat, configure_log, log_to_stderr
 from replica.io.long_logs import restored
-from replica.io.metrics_server import MetricsServer
+from replica.io.metrics_server import MetricsServer, require_endpoint
 from replica.io.opening import Opening
 from replica.io.performer import Performer
 from replica.io.processes import LOOK_AGAIN_S
@@ -179,8 +180,10 @@ __all__ = [
     "repair_store",
     "replacing",
     "require_content",
+    "require_endpoint",
     "require_free",
     "require_link",
+    "require_loopback",
     "restored",
     "revoke_invitation",
     "rpc",

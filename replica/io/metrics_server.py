@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import suppress
 from typing import Any, Self
 
-from replica.conversation import Address, address_of
+from replica.conversation import Address, address_of, endpoint
 from replica.errors import AntiphonError
 from replica.io.grpc_server import require_loopback
 from replica.io.logger import get_logger
@@ -23,7 +23,6 @@ CONNECTIONS_MAX = 8
 REQUEST_BYTES_MAX = 8192
 ANSWER_TIMEOUT_S = 10.0
 """Seconds for a request and its answer together."""
-_LOOPBACK = "127.0.0.1"
 _TEXT = "text/plain; charset=utf-8"
 
 Read = Callable[[], Awaitable[Sequence[Measure]]]
@@ -170,13 +169,21 @@ def _buckets(histogram: Histogram) -> list[tuple[str, float]]:
     return found
 
 
+def require_endpoint(address: str) -> None:
+    """Refuse the address of an endpoint that would be refused later; empty, there is none.
+
+    Raises ArgumentInvalid, TlsRequired.
+    """
+    if address:
+        parse_address(address)
+
+
 def parse_address(address: str) -> Address:
     """Return host and port of `[host:]port`; without a host it is loopback.
 
     Raises ArgumentInvalid, and TlsRequired for a host off loopback (TRUST-3).
     """
-    host, _, port = address.rpartition(":")
-    whole = f"{host or _LOOPBACK}:{port}"
+    whole = endpoint(address)
     found = address_of(whole, port_min=0)
     if found is None:
         raise ArgumentInvalid(f"metrics: '{address}' is not [host:]port")

@@ -1,14 +1,60 @@
-"""The settings of the programs: the command, the hub and the host.
+"""The settings of the programs: the command, the hub and the host; the forms of keys and addresses.
 
 Not imported with the package: pydantic costs each replica's process 0.1 s.
 """
 
-from pydantic import field_validator
+from typing import Annotated
+
+from pydantic import AfterValidator, field_validator
 from pydantic_settings import (
     BaseSettings,
     PydanticBaseSettingsSource,
     TomlConfigSettingsSource,
 )
+
+from replica.conversation import address_of, addresses_in, endpoint, require_address
+from replica.ids import key_from_hex
+from replica.refusals import ArgumentInvalid
+
+
+def _key(text: str) -> str:
+    return key_from_hex(text).hex()
+
+
+def _address(text: str, *, port_min: int = 1) -> str:
+    try:
+        require_address(text, port_min=port_min)
+    except ArgumentInvalid as error:
+        raise ValueError(error.detail) from error
+    return text
+
+
+def _listening(text: str) -> str:
+    return _address(text, port_min=0)
+
+
+def _listening_list(text: str) -> str:
+    for one in addresses_in(text):
+        _listening(one)
+    return text
+
+
+def _endpoint(text: str) -> str:
+    if text and address_of(endpoint(text), port_min=0) is None:
+        raise ValueError(f"'{text}' is not [host:]port")
+    return text
+
+
+HexKey = Annotated[str, AfterValidator(_key)]
+"""A public key of 64 hex digits."""
+PeerAddress = Annotated[str, AfterValidator(_address)]
+"""An address to connect to, host:port."""
+ListenAddress = Annotated[str, AfterValidator(_listening)]
+"""An address to listen on, host:port; port 0 picks a free one."""
+ListenAddresses = Annotated[str, AfterValidator(_listening_list)]
+"""Several of them, separated by commas."""
+EndpointAddress = Annotated[str, AfterValidator(_endpoint)]
+"""The address of an endpoint on loopback, [host:]port; empty: none."""
 
 
 class ProgramSettings(BaseSettings):

@@ -7,7 +7,12 @@ from pydantic_settings import SettingsConfigDict
 
 from replica import limits
 from replica.io import LogFormat
-from replica.io.program_settings import ProgramSettings
+from replica.io.program_settings import (
+    EndpointAddress,
+    HexKey,
+    ListenAddresses,
+    ProgramSettings,
+)
 
 
 class HubConfig(ProgramSettings):
@@ -22,12 +27,12 @@ class HubConfig(ProgramSettings):
 
     data_dir: Path = Path("~/.local/share/antiphon/hub")
     """Identity, log store and blobs."""
-    listen: str = "127.0.0.1:7411"
+    listen: ListenAddresses = "127.0.0.1:7411"
     """Addresses to listen on, host:port, separated by commas; port 0 picks a free one. Off
     loopback with TLS."""
-    creators: list[str] = Field(default_factory=list)
+    creators: list[HexKey] = Field(default_factory=list)
     """Hex keys that may create conversations; empty: everyone."""
-    host_keys: list[str] = Field(default_factory=list)
+    host_keys: list[HexKey] = Field(default_factory=list, max_length=limits.HOSTS_MAX)
     """Hex keys of the operator's own model hosts, which the hub vouches for."""
     entries_max: int = limits.ENTRIES_MAX
     """Entries one conversation may hold."""
@@ -49,7 +54,7 @@ class HubConfig(ProgramSettings):
     """Size of the blobs of one conversation that expire, in bytes; they count for nothing else."""
     reflection: bool = False
     """Serve gRPC reflection."""
-    metrics: str = ""
+    metrics: EndpointAddress = ""
     """Address of the Prometheus endpoint on loopback, [host:]port; empty: none."""
     log_format: LogFormat = "auto"
     """Form of the log on stderr: console or json; auto is console on a terminal, else json."""

@@ -16,7 +16,7 @@ from grpc_reflection.v1alpha import reflection
 
 from antiphon.v1 import blob_pb2, invitation_pb2, sync_pb2
 from replica import limits
-from replica.conversation import is_loopback
+from replica.conversation import addresses_in, is_loopback
 from replica.errors import StoreError, Unavailable
 from replica.ids import PublicKey, key_from_hex, short
 from replica.io import (
@@ -34,12 +34,12 @@ from replica.io import (
     listen,
     load_or_create,
     load_or_create_secret,
+    require_endpoint,
     run_until_stopped,
     take_folder,
 )
 from replica.link import Authenticator
 from replica.measures import Measure
-from replica.refusals import ArgumentInvalid
 from syncd.hub import Hub
 from syncd.io.blob_service import BlobService
 from syncd.io.blob_stores import BlobStores
@@ -86,9 +86,10 @@ RENEWAL_CHECK_S = 24 * 3600.0
 async def start(config: HubConfig) -> HubServer:
     """Open identity and store, listen, and return once calls are accepted.
 
-    Raises FolderTaken, StoreLocked, DraftUnknown, StoreVersionUnknown, KeyFileInvalid,
-    ArgumentInvalid.
+    Raises TlsRequired before anything is made; FolderTaken, StoreLocked, DraftUnknown,
+    StoreVersionUnknown, KeyFileInvalid, ArgumentInvalid.
     """
+    require_endpoint(config.metrics)
     data_dir = config.data_dir.expanduser()
     await take_folder(data_dir, FolderUse.HUB)
     key = load_or_create(data_dir / "identity.key")
@@ -102,7 +103,7 @@ async def start(config: HubConfig) -> HubServer:
         driver = HubDriver(Hub(authenticator.public, policy), store, blobs, calls_max)
         await driver.start()
         closing.push_async_callback(driver.stop)
-        wanted = [one.strip() for one in config.listen.split(",")]
+        wanted = addresses_in(config.listen)
         calls_of_one = max(limits.CONNECTION_CALLS_MAX, 2 * config.links_per_key_max)
         server = bounded_server(len(wanted), calls_of_one)
         closing.push_async_callback(_stop_calls, server, driver)
@@ -186,26 +187,16 @@ async def _measures(driver: HubDriver) -> list[Measure]:
 
 
 def _policy(config: HubConfig, data_dir: Path) -> Policy:
-    host_keys = _keys("host_keys", config.host_keys)
-    if len(host_keys) > limits.HOSTS_MAX:
-        raise ArgumentInvalid(f"host_keys: at most {limits.HOSTS_MAX}, so that a Welcome has all")
     return Policy(
-        creators=_keys("creators", config.creators) or None,
+        creators=frozenset(map(key_from_hex, config.creators)) or None,
         entries_max=config.entries_max,
         links_per_key_max=config.links_per_key_max,
         conversations_in_memory_max=config.conversations_in_memory_max,
         logs_bytes_max=config.logs_bytes_max,
         disk_creator_bytes_max=config.disk_creator_bytes_max,
         disk_bytes_max=config.disk_bytes_max or 0.9 * disk_usage(data_dir).total,
-        host_keys=host_keys,
+        host_keys=frozenset(map(key_from_hex, config.host_keys)),
     )
-
-
-def _keys(name: str, texts: list[str]) -> frozenset[PublicKey]:
-    try:
-        return frozenset(map(key_from_hex, texts))
-    except ValueError as error:
-        raise ArgumentInvalid(f"{name}: {error}") from error
 
 
 def _reflect(server: grpc.aio.Server) -> None:

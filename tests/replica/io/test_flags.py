@@ -169,3 +169,58 @@ def test_no_number_of_a_daemon_is_below_zero(
             read_settings(settings, [flag, "-1"], prog="test", description="", flags={})
         assert ended.value.code == 2
         assert f"test: {flag}: " in capsys.readouterr().err, name
+
+
+KEY = "ab" * 32
+
+
+@pytest.mark.parametrize(
+    ("settings", "flag", "value", "said"),
+    [
+        (HubConfig, "--listen", "nonsense", "'nonsense' is not host:port"),
+        (HubConfig, "--listen", "127.0.0.1:1,127.0.0.1:70000", "'127.0.0.1:70000' is not"),
+        (HubConfig, "--host-key", "aa", "'aa' is not a key"),
+        (HubConfig, "--creators", "", "'' is not a key"),
+        (HubConfig, "--metrics", "nowhere", "'nowhere' is not [host:]port"),
+        (HostConfig, "--hub", "127.0.0.1:0", "'127.0.0.1:0' is not host:port"),
+        (HostConfig, "--hub-key", KEY + "c", f"'{KEY}c' is not a key"),
+        (HostConfig, "--listen", "127.0.0.1", "'127.0.0.1' is not host:port"),
+        (HostConfig, "--owner-key", "alice", "'alice' is not a key"),
+        (HostConfig, "--operator-key", "bob", "'bob' is not a key"),
+        (HostConfig, "--metrics", "1:x", "'1:x' is not [host:]port"),
+    ],
+)
+def test_a_wrong_address_or_key_of_a_daemon_is_named_like_any_setting(
+    settings: type[BaseSettings],
+    flag: str,
+    value: str,
+    said: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    flags = {f"{one}_keys": f"--{one}-key" for one in ("host", "owner", "operator")}
+    name = {of: name for name, of in flags.items()}.get(flag, flag.strip("-").replace("-", "_"))
+    several = isinstance(settings.model_fields[name].get_default(call_default_factory=True), list)
+    text = json.dumps([value] if several else value)
+
+    def refusal(*given: str) -> str:
+        with pytest.raises(SystemExit) as ended:
+            read_settings(settings, given, prog="test", description="", flags=flags)
+        assert ended.value.code == 2
+        return capsys.readouterr().err
+
+    assert refusal(flag, value).startswith(f"test: {flag}: {said}")
+    file = tmp_path / str(settings.model_config["toml_file"])
+    file.write_text(f"{name} = {text}")
+    assert f"{file}: {name}: {said}" in refusal()
+    variable = f"{settings.model_config['env_prefix']}{name.upper()}"
+    monkeypatch.setenv(variable, text if several else value)
+    assert f"test: {variable}: {said}" in refusal()
+    assert "[CONFIG_INVALID]" in refusal()
+
+
+def test_an_empty_address_of_metrics_or_key_of_a_hub_is_none() -> None:
+    assert HubConfig(metrics="").metrics == HostConfig(hub_key="").hub_key == ""
+    assert HostConfig(hub_key=KEY.upper()).hub_key == KEY

@@ -145,6 +145,12 @@ async def test_what_has_no_tls_refuses_and_names_the_tunnel() -> None:
     assert isinstance(refused.value, ArgumentInvalid)
 
 
+async def test_metrics_off_loopback_are_refused_before_anything_is_made(tmp_path: Path) -> None:
+    with pytest.raises(TlsRequired, match="metrics"):
+        await start(HubConfig(data_dir=tmp_path / "hub", metrics="0.0.0.0:0"))
+    assert not (tmp_path / "hub").exists()
+
+
 class Relay:
     """A server off loopback that passes Authenticate on to a hub, under its own certificate."""
 

@@ -6,15 +6,14 @@ import sys
 from pathlib import Path
 
 import pytest
+from pydantic import ValidationError
 
 from antiphon.v1 import sync_pb2
 from replica.ids import PublicKey
 from replica.limits import HOSTS_MAX
 from replica.link.codec import host_to_pb
 from replica.link.messages import Hello, HostInfo, Welcome
-from replica.refusals import ArgumentInvalid
 from syncd.io.config import HubConfig
-from syncd.io.server import start
 from tests.antiphon.cli.processes import ROOT
 from tests.support.callers import RawLink, serve_hub
 from tests.support.writers import Writer
@@ -97,13 +96,10 @@ def test_host_keys_are_given_by_file_and_environment(
 @pytest.mark.parametrize(
     ("host_keys", "words"),
     [
-        ([A, "aa"], "host_keys: 'aa' is not a key"),
-        ([f"{number:064x}" for number in range(HOSTS_MAX + 1)], "host_keys: at most 64"),
+        ([A, "aa"], "'aa' is not a key"),
+        ([f"{number:064x}" for number in range(HOSTS_MAX + 1)], "at most 64 items"),
     ],
 )
-async def test_host_keys_are_keys_and_no_more_than_a_welcome_names(
-    tmp_path: Path, host_keys: list[str], words: str
-):
-    config = HubConfig(data_dir=tmp_path, listen="127.0.0.1:0", host_keys=host_keys)
-    with pytest.raises(ArgumentInvalid, match=words):
-        await (await start(config)).stop()
+def test_host_keys_are_keys_and_no_more_than_a_welcome_names(host_keys: list[str], words: str):
+    with pytest.raises(ValidationError, match=words):
+        HubConfig(host_keys=host_keys)
