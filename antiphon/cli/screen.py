@@ -107,16 +107,20 @@ class AnswerScreen:
                 )
                 self._text.start_line()
             case LinkLost():
-                self._set_status(Text("the hub is away; waiting for it", style="yellow"))
+                self.delay("the hub is away; waiting for it")
             case LinkBack():
-                self._set_status(Text("the hub is back", style="dim"))
+                self._say("the hub is back", "dim")
             case Finished():
                 self.end()
 
     def delay(self, words: str) -> None:
         """Say what delays the answer."""
+        self._say(words, "yellow")
+
+    def _say(self, words: str, style: str) -> None:
+        """Show words on the status line, without one as a note."""
         if self._live:
-            self._set_status(Text(words, style="yellow"))
+            self._set_status(Text(words, style=style))
         else:
             self._out.note(words)
 

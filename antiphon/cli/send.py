@@ -93,7 +93,10 @@ TimeoutOption = Annotated[
 WithinOption = Annotated[
     float | None,
     typer.Option(
-        "--within", metavar="SECONDS", min=1.0, help="Latest start of the answer from now."
+        "--within",
+        metavar="SECONDS",
+        min=1.0,
+        help="Time for the answer to begin; later it is refused, and not waited for.",
     ),
 ]
 TemperatureOption = Annotated[
@@ -380,6 +383,8 @@ async def _show(
             if isinstance(event, turns.Finished):
                 shown.finished = event
             shown.screen.show(event)
+            if event is shown.asked and not replica.hub.is_linked:
+                shown.screen.show(turns.LinkLost())  # events tell of changes only
     except asyncio.CancelledError:
         shown.screen.end()
         if shown.asked is not None:

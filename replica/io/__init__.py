@@ -1,6 +1,7 @@
 """A replica's drivers: store, hub link, calls, keys, daemons. The rest of replica/ is pure."""
 
 from replica.io import begin, documents, keys, petnames, rpc, status, turns
+from replica.io.asked_host import HostMissing, choose_host
 from replica.io.blob_calls import BlobCalls
 from replica.io.blob_files import BlobState
 from replica.io.blob_tally import BlobQuota
@@ -79,13 +80,11 @@ from replica.io.turns import (
     Delta,
     Discarded,
     Finished,
-    HostMissing,
     LinkBack,
     LinkLost,
     Prefilling,
     RequestOptions,
     TurnEvent,
-    choose_host,
     say_as_system,
 )
 

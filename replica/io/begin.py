@@ -10,9 +10,10 @@ from typing import Any
 
 from replica.conversation import Conversation, check_owner_stays, newest_place
 from replica.ids import ConversationId, EntryId, PublicKey, short
+from replica.io.asked_host import choose_host
 from replica.io.issued_invitations import ISSUED, note_grant
 from replica.io.replica import Replica
-from replica.io.turns import RequestOptions, choose_host, say_as_system
+from replica.io.turns import RequestOptions, say_as_system
 from replica.link import (
     HostChoice,
     host_to_grant,

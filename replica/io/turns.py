@@ -25,8 +25,9 @@ from replica.conversation import (
     refusal_of,
 )
 from replica.errors import HostError, Unavailable
-from replica.ids import ConversationId, Digest, EntryId, PublicKey, short
+from replica.ids import ConversationId, Digest, EntryId, PublicKey
 from replica.io.replica import Replica
+from replica.io.rpc import now_ms
 from replica.io.status import error_of
 from replica.link import (
     DraftReceived,
@@ -65,6 +66,15 @@ class AnswerOverdue(Unavailable):
     next_step = "The request stays in the log; start its host, then `antiphon log -f` shows it."
 
 
+class AnswerNotBegun(AnswerOverdue):
+    """No host is known to have begun the answer by the time set for it."""
+
+    next_step = (
+        "Its host refuses it from now on: send it again. If it has begun unseen, `antiphon log -f`"
+        " shows it."
+    )
+
+
 class AnswerRefused(HostError):
     """The host refused the request; the refusal is in the log."""
 
@@ -72,11 +82,8 @@ class AnswerRefused(HostError):
     next_step = "Change the conversation or the request, and send it again."
 
 
-class HostMissing(HostError):
-    """No model host is a member of this conversation."""
-
-    reason = "HOST_MISSING"
-    next_step = "Start one with `antiphon up`, then begin a conversation with `antiphon new`."
+BEGIN_GRACE_MS = 1_000
+"""Time for the news of an answer that has begun in time, or of its refusal."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,8 +235,14 @@ async def ask(
         replica, conversation, parts, place, options, speaker=speaker, tools=tools
     )
     yield asked
-    request = asked.request
-    async for event in follow_answer(replica, conversation, request, silence_max_s=silence_max_s):
+    following = follow_answer(
+        replica,
+        conversation,
+        asked.request,
+        silence_max_s=silence_max_s,
+        begin_by_ms=options.answer_by_ms,
+    )
+    async for event in following:
         yield event
 
 
@@ -239,14 +252,16 @@ async def follow_answer(
     request_id: EntryId,
     *,
     silence_max_s: float | None = None,
+    begin_by_ms: int = 0,
 ) -> AsyncIterator[TurnEvent]:
     """Yield the answer of a request as it arrives, from its draft or the log; ends with Finished.
 
     Waits while the hub is away. Raises AnswerOverdue after `silence_max_s`
-    without news, the error with which the hub refused the request, and the
-    one of a link that does not come back by waiting, such as PeerIdentityChanged.
+    without news, AnswerNotBegun behind `begin_by_ms`, the error with which the hub
+    refused the request, and the one of a link that does not come back by waiting,
+    such as PeerIdentityChanged.
     """
-    watch = AnswerWatch(replica, conversation, request_id)
+    watch = AnswerWatch(replica, conversation, request_id, begin_by_ms=begin_by_ms)
     try:
         while True:
             for event in await watch.news():
@@ -273,25 +288,6 @@ def raise_if_refused(generation: Generation) -> None:
     raise error_of(Fault(word, detail, AnswerRefused.next_step))
 
 
-def choose_host(
-    held: Conversation, linked: tuple[PublicKey, ...], wanted: PublicKey | None = None
-) -> PublicKey:
-    """Return the host to ask: the wanted one, else the first of `linked` that is a member.
-
-    Without a linked member, any member host. All of them have a grant, so
-    vouching only affects the order of `linked`. Raises HostMissing or
-    ConversationDamaged.
-    """
-    held.require_whole()
-    membership = held.log.membership
-    hosts = list(filter(membership.is_host, membership.roles))
-    if wanted is not None and wanted not in hosts:
-        raise HostMissing(f"{short(wanted)} is not a host of this conversation")
-    if not hosts:
-        raise HostMissing
-    return wanted or next((key for key in linked if key in hosts), hosts[0])
-
-
 class AnswerWatch:
     """The news of a request's log and draft, compared after every event.
 
@@ -299,8 +295,18 @@ class AnswerWatch:
     start or a doubled frame changes nothing.
     """
 
-    def __init__(self, replica: Replica, conversation: ConversationId, request_id: EntryId) -> None:
-        """Watch from now on, until `stop` is called."""
+    def __init__(
+        self,
+        replica: Replica,
+        conversation: ConversationId,
+        request_id: EntryId,
+        *,
+        begin_by_ms: int = 0,
+    ) -> None:
+        """Watch from now on, until `stop` is called.
+
+        `begin_by_ms` is the Unix time until which the answer has to begin; 0 for any time.
+        """
         self._replica = replica
         self._conversation = conversation
         self._request = request_id
@@ -311,6 +317,7 @@ class AnswerWatch:
         self._run = 0
         self._state: object = None
         self._silent_s = 0.0
+        self._begin_by_ms = begin_by_ms
         self._shown = bytearray()
         self.stop: Callable[[], None] = replica.listen(self._receive)
 
@@ -339,7 +346,9 @@ class AnswerWatch:
         began, left_s, is_awake = time.monotonic(), None, False
         if silence_max_s is not None:
             left_s = silence_max_s - self._silent_s
-        bounds = [bound for bound in (left_s, look_again_s) if bound is not None]
+        bounds = [
+            bound for bound in (left_s, look_again_s, self._begin_left_s()) if bound is not None
+        ]
         with suppress(TimeoutError):
             async with asyncio.timeout(min(bounds, default=None)):
                 await self._awake.wait()
@@ -352,7 +361,8 @@ class AnswerWatch:
     async def news(self) -> list[TurnEvent]:
         """Return the changes since the last call as events.
 
-        Raises the hub's refusal, and the error of a link that does not come back by waiting.
+        Raises the hub's refusal, the error of a link that does not come back by waiting, and
+        AnswerNotBegun.
         """
         self._awake.clear()
         if self._refused is not None:
@@ -374,7 +384,17 @@ class AnswerWatch:
         error = self._replica.hub.lasting_error
         if error is not None:
             raise error
+        left_s = self._begin_left_s()
+        if left_s is not None and left_s <= 0:
+            late_s = BEGIN_GRACE_MS / 1000 - left_s
+            raise AnswerNotBegun(f"no answer had begun {late_s:.0f} s after the time set for it")
         return events
+
+    def _begin_left_s(self) -> float | None:
+        """Return the time for an answer to begin, None for any or where it has begun."""
+        if not self._begin_by_ms:
+            return None
+        return (self._begin_by_ms + BEGIN_GRACE_MS - now_ms()) / 1000
 
     def _look_for_steps(self, held: Conversation, stream: DraftStream | None) -> None:
         """End the silence if the turn, or the one that it waits behind, is a step further."""
@@ -382,7 +402,10 @@ class AnswerWatch:
         place = queued_place(held, self._request)
         ahead = goes_behind(held, place) if place is not None else None
         behind = (ahead.id, ahead.generation) if ahead is not None else None
-        state = (draft, self._progress, held.order.seal_of.get(self._request), behind)
+        seal = held.order.seal_of.get(self._request)
+        if seal is not None or draft is not None:
+            self._begin_by_ms = 0
+        state = (draft, self._progress, seal, behind)
         if state != self._state:
             self._state, self._silent_s = state, 0.0
 

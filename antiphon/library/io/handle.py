@@ -14,7 +14,7 @@ from replica.conversation import (
     removal_of,
 )
 from replica.ids import ConversationId, EntryId, PublicKey, short
-from replica.io import Replica, begin, error_of, turns
+from replica.io import HostMissing, Replica, begin, error_of, turns
 from replica.log import Body, CallKey, Grant, Role
 from replica.refusals import ArgumentInvalid
 
@@ -105,7 +105,7 @@ class Handle:
         """
         held, ours = await self._held(), self.replica.public
         if not held.log.membership.is_owner(ours):
-            raise removal_of(held, ours) or turns.HostMissing()
+            raise removal_of(held, ours) or HostMissing()
         wait_s = begin.HUB_WAIT_S if self.replica.hub.is_configured else 0.0
         choice = await begin.choose_host_to_grant(self.replica, self._shared.pinned, None, wait_s)
         await begin.grant(self.replica, self.id, Grant(choice.key, Role.HOST))

@@ -280,8 +280,30 @@ def test_an_answer_survives_the_loss_of_the_hub(world: World, me: Terminal) -> N
         world.hub = await start(world.hub_config)
 
     losing = world.background.start(lose_the_hub())
-    assert me.ok("send", "hello there friend") == "You said: hello there friend\n"
+    result = me.run("send", "hello there friend")
     losing.result()
+    assert result.stdout == "You said: hello there friend\n"
+    assert result.stderr.startswith("the hub is away; waiting for it\nthe hub is back\n")
+
+
+def test_a_wait_without_the_hub_is_said_and_ends_when_the_answer_had_to_begin(
+    world: World, me: Terminal
+) -> None:
+    me.ok("new")
+    world.stop_hub()
+    result = me.run("send", "hello", "--wait", "--within", "1")
+    assert result.exit_code == 1
+    assert result.stderr.startswith("the hub is away; waiting for it\n")
+    assert "no answer had begun 1 s after the time set for it" in result.stderr
+    assert "ANSWER_OVERDUE" in result.stderr
+
+
+def test_a_wait_for_an_absent_host_ends_when_the_answer_had_to_begin(
+    world: World, me: Terminal
+) -> None:
+    me.ok("new")
+    world.stop_host()
+    assert me.refused("send", "hello", "--wait", "--within", "1") == "ANSWER_OVERDUE"
 
 
 def test_send_without_a_text_asks_the_same_question_again(me: Terminal) -> None:

@@ -15,8 +15,9 @@ from replica.conversation.place import Place, newest_place, place_at, place_on_b
 from replica.core import pauses
 from replica.errors import AntiphonError
 from replica.ids import ConversationId, EntryId, PublicKey
-from replica.io import turns
+from replica.io import HostMissing, choose_host, turns
 from replica.io.replica import Replica
+from replica.io.rpc import now_ms
 from replica.io.turns import Delta, Discarded, Finished, Prefilling, RequestOptions
 from replica.log.body import (
     FinishReason,
@@ -205,6 +206,30 @@ async def test_silence_ends_in_a_typed_error(scene: Scene) -> None:
             pass
 
 
+async def test_an_answer_that_has_begun_in_time_is_waited_for(scene: Scene) -> None:
+    scene.gate.clear()
+    asking = asyncio.create_task(scene.ask("one two three"))
+    await scene.reached.wait()
+    second = await turns.say_and_request(
+        scene.replica, scene.conversation, (Text("four"),), scene.here, scene.options
+    )
+    (first,) = scene.replica.shelf[scene.conversation].order.seal_of
+    with pytest.raises(turns.AnswerNotBegun):
+        await follow_until(scene, second.request, begin_by_ms=now_ms() - turns.BEGIN_GRACE_MS - 1)
+    scene.gate.set()
+    assert isinstance((await follow_until(scene, first, begin_by_ms=1))[-1], Finished)
+    await asking
+
+
+async def follow_until(
+    scene: Scene, request: EntryId, *, begin_by_ms: int
+) -> list[turns.TurnEvent]:
+    following = turns.follow_answer(
+        scene.replica, scene.conversation, request, begin_by_ms=begin_by_ms
+    )
+    return [event async for event in following]
+
+
 async def test_a_silence_goes_on_while_others_are_heard(scene: Scene) -> None:
     """Another conversation, and words beside the request, are no news of its answer."""
     genesis = Genesis((scene.replica.public,))
@@ -303,10 +328,10 @@ async def test_the_loss_of_the_hub_is_reported_and_survived(scene: Scene) -> Non
 async def test_a_host_is_chosen_among_members(scene: Scene) -> None:
     held = scene.replica.shelf[scene.conversation]
     host = scene.host.replica.public
-    assert turns.choose_host(held, ()) == host
-    assert turns.choose_host(held, (scene.replica.public, host)) == host
-    with pytest.raises(turns.HostMissing):
-        turns.choose_host(held, (), scene.replica.public)
+    assert choose_host(held, ()) == host
+    assert choose_host(held, (scene.replica.public, host)) == host
+    with pytest.raises(HostMissing):
+        choose_host(held, (), scene.replica.public)
 
 
 async def test_places_follow_answers_messages_seals_and_the_genesis(scene: Scene) -> None:
