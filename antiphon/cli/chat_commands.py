@@ -69,6 +69,7 @@ async def go_to(chat: ChatSession, entry_id: EntryId) -> None:
 async def undo(chat: ChatSession, _rest: str) -> None:
     """Go back behind the last message."""
     last = await _last(chat, Kind.MESSAGE)
+    await chat.set_apart(last)
     await go_to(chat, chat.held.log.entries[last].header.parents[0])
     words = row_of(chat.held, chat.held.log.entries[last], chat.names).text
     chat.session.out.note(f"undone: {cut(' '.join(words.split()), PREVIEW_CELLS)}")

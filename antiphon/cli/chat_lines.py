@@ -11,7 +11,7 @@ from rich.text import Text
 
 from antiphon.cli import chat_commands
 from antiphon.cli.chat_commands import Leave
-from antiphon.cli.chat_session import CONTINUE_STEP, ChatSession, Turn
+from antiphon.cli.chat_session import CONTINUE_STEP, ChatSession, Turn, raise_if_refused
 from antiphon.cli.line_editor import is_open, without_quotes
 from antiphon.cli.screen import AnswerScreen
 from antiphon.cli.send import say_awaited
@@ -84,7 +84,7 @@ class _Answer:
                 if isinstance(event, turns.Finished):
                     if self._cancelling is not None:
                         await self._cancelling
-                    turns.raise_if_refused(event.generation)
+                    raise_if_refused(event.generation)
                     if chat.session.out.as_json:
                         chat.session.out.emit(turn_record(chat.held, None, event))
                     screen.cost(event)

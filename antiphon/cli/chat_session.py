@@ -11,14 +11,18 @@ from antiphon.cli.names import Names
 from antiphon.cli.rows import counted, entries_at
 from antiphon.cli.session import Choices, Session, check_readable
 from antiphon.cli.turn import may_write, options_for, write_turn
-from replica.conversation import Conversation, KeyRemoved, Place, removal_of
+from replica.conversation import Conversation, KeyRemoved, Place, place_at, removal_of
+from replica.errors import AntiphonError
 from replica.ids import ConversationId, EntryId, short
 from replica.io import Replica, RequestOptions, documents, turns
-from replica.log import Conflict, Entry, Kind
+from replica.log import Cancel, Conflict, Entry, Generation, Kind
 from replica.order import SealNode
 
 TALK = frozenset({Kind.MESSAGE, Kind.GENERATION, Kind.TOOLS})
 CONTINUE_STEP = "/continue goes on"
+REFUSED_STEP = (
+    "/undo takes the message back, and /fork ENTRY then goes further back; /again asks once more."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +122,24 @@ class ChatSession:
         self.branch = asked.request.hex()
         return asked
 
+    async def set_apart(self, message: EntryId) -> None:
+        """Give an own message that no seal lists a branch of its own, closed at once.
+
+        Else the next message but one would follow it again, as a late message (ORD-10).
+        """
+        is_own = self.held.log.entries[message].header.author == self.replica.public
+        if not is_own or message in self.held.order.listed_by:
+            return
+        place = place_at(self.held, message)
+        asking = turns.request_body(self.held, await self.options(Turn(place)))
+        await self.replica.append_chain(
+            self.held.id,
+            (asking, Cancel()),
+            parents=place.parents,
+            basis=place.basis,
+            conflict=place.conflict,
+        )
+
     async def greet(self, *, online: bool) -> None:
         """Show which conversation this is, and its problems."""
         out, held = self.session.out, self.held
@@ -134,6 +156,18 @@ class ChatSession:
         elif not online:
             await self.session.say_offline(self.replica, held)
         say_forks(self.session, held)
+
+
+def raise_if_refused(generation: Generation) -> None:
+    """Raise the host's refusal if `generation` is one, with the way to go on in a chat.
+
+    What was refused is in the context of every message behind it.
+    """
+    try:
+        turns.raise_if_refused(generation)
+    except AntiphonError as error:
+        error.__dict__["next_step"] = REFUSED_STEP
+        raise
 
 
 async def open_chat(

@@ -14,7 +14,7 @@ from antiphon.cli import chat_commands
 from antiphon.cli.branch_view import NO_BRANCH, view_of
 from antiphon.cli.chat_commands import Leave
 from antiphon.cli.chat_screen import ChatScreen
-from antiphon.cli.chat_session import TALK, ChatSession
+from antiphon.cli.chat_session import TALK, ChatSession, raise_if_refused
 from antiphon.cli.host_presence import HostPresence
 from antiphon.cli.keyboard import Keyboard
 from antiphon.cli.line_editor import Ended, Interrupted, LineEditor, Submitted, Typed
@@ -247,7 +247,7 @@ class TerminalChat:
         self._cancelled.pop(request, None)
         self._is_stale = True
         try:
-            turns.raise_if_refused(event.generation)
+            raise_if_refused(event.generation)
         except AntiphonError as error:
             self._screen.fail(error)
 

@@ -3,6 +3,7 @@
 import asyncio
 
 from replica.errors import HostError
+from replica.log import Message, text_of
 from tests.antiphon.cli.conftest import Terminal, World
 from tests.support.scripted_host import Asked, Token, words
 
@@ -168,6 +169,31 @@ def test_after_a_refusal_the_conversation_goes_on(world: World, me: Terminal) ->
     me.ok("new")
     assert me.refused("send", "hello") == "SCRIPT_TIRED"
     assert me.ok("send", "well then") == "Better.\n"
+
+
+def test_a_chat_says_how_to_go_on_behind_a_refusal(world: World, me: Terminal) -> None:
+    class Full(HostError):
+        reason = "CONTEXT_TOO_LONG"
+        next_step = "Branch off earlier."
+
+    contexts: list[list[str]] = []
+
+    def refuse_long(asked: Asked) -> list[Token]:
+        bodies = map(asked.held.log.body, asked.seal.entries)
+        contexts.append([text_of(body.parts) for body in bodies if isinstance(body, Message)])
+        if asked.said == "too long":
+            raise Full("it has 9 tokens, and 8 fit")
+        return words("Better.")
+
+    world.stop_host()
+    world.start_host(refuse_long)
+    me.ok("new")
+    me.ok("send", "hello")
+    result = me.run("chat", typed="too long\n/undo\nshort\n")
+    assert "CONTEXT_TOO_LONG" in result.stderr
+    assert "next    /undo takes the message back, and /fork ENTRY then goes" in result.stderr
+    me.ok("send", "shorter")
+    assert contexts == [["hello"], ["too long"], ["short"], ["shorter"]]
 
 
 def test_without_a_host_nothing_is_begun(world: World, me: Terminal) -> None:
