@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from rich.cells import cell_len
 
-from antiphon.cli.characters import is_shown, is_typed
+from replica.conversation import is_shown, is_typed
 
 PASTE_BEGIN, PASTE_END = "\x1b[200~", "\x1b[201~"
 QUOTES = '"""'

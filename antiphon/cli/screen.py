@@ -12,10 +12,10 @@ import time
 from rich.cells import cell_len
 from rich.text import Text
 
-from antiphon.cli.characters import is_shown
 from antiphon.cli.output import Output, harmless
 from antiphon.cli.pace import Rate, bar
 from antiphon.cli.rows import end_lines, wrapped
+from replica.conversation import is_shown
 from replica.io import Asked, Delta, Discarded, Finished, LinkBack, LinkLost, Prefilling, TurnEvent
 
 _CLEAR_BELOW = "\x1b[J"

@@ -24,6 +24,7 @@ from replica.conversation.chain import (
     encode_new,
     find_written,
 )
+from replica.conversation.characters import is_shown, is_typed
 from replica.conversation.conversation import Conversation
 from replica.conversation.drafts import (
     Draft,
@@ -196,6 +197,8 @@ __all__ = [
     "is_address",
     "is_last_open",
     "is_loopback",
+    "is_shown",
+    "is_typed",
     "judge",
     "key_digest",
     "may_close",

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from replica.conversation.characters import NON_JOINER, is_shown
 from replica.log import Part, Text
 from replica.refusals import ArgumentInvalid
 
@@ -10,12 +11,17 @@ NAME_CHARACTERS_MAX = 64
 
 def check_name(name: str) -> str:
     """Return a name or a title that can be shown in one line. Raises ArgumentInvalid."""
-    if not 0 < len(name) <= NAME_CHARACTERS_MAX or not name.isprintable() or name != name.strip():
+    is_short = 0 < len(name) <= NAME_CHARACTERS_MAX
+    if not is_short or not all(map(is_shown, name)) or any(map(_is_blank, (name[0], name[-1]))):
         raise ArgumentInvalid(
             f"a name has 1 to {NAME_CHARACTERS_MAX} characters, in one line, without spaces at its"
             " ends"
         )
     return name
+
+
+def _is_blank(char: str) -> bool:
+    return char.isspace() or char == NON_JOINER
 
 
 def says_nothing(parts: Sequence[Part]) -> bool:

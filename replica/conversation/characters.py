@@ -1,4 +1,4 @@
-"""Characters of a text that is typed, and of a text that a terminal shows.
+"""Characters of a text that is typed, and of one that is shown in a line.
 
 Pure. Python's `str.isprintable` is no rule for either: it refuses the wide space of
 Japanese, private use, and whatever Unicode has added since this Python was made.
@@ -8,7 +8,7 @@ import unicodedata
 
 _CONTROLS = ("Cc", "Cs")
 _MOVING = (*_CONTROLS, "Cf", "Zl", "Zp")
-_NON_JOINER = "\u200c"
+NON_JOINER = "\u200c"
 """Has no width anywhere, and words of Persian are wrong without it."""
 
 
@@ -18,9 +18,9 @@ def is_typed(char: str) -> bool:
 
 
 def is_shown(char: str) -> bool:
-    """Say whether a character is written to a terminal whose column has to be known.
+    """Say whether a line shows a character where it stands.
 
-    Controls move the cursor. Of format characters, terminals disagree about the width of
-    what they join.
+    Controls move the cursor. Of format characters, some turn the text around them, and
+    terminals disagree about the width of what others join.
     """
-    return unicodedata.category(char) not in _MOVING or char == _NON_JOINER
+    return unicodedata.category(char) not in _MOVING or char == NON_JOINER
