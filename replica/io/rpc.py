@@ -62,6 +62,10 @@ CHANNEL_OPTIONS = (
     ("grpc.http2.bdp_probe", 0),
     # TRUST-11: a proxy of the environment has no part in connections to hubs and hosts.
     ("grpc.enable_http_proxy", 0),
+    # Links and callers have pauses of their own, of seconds; gRPC's would grow to two minutes,
+    # and calls made meanwhile fail though the hub is back.
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.max_reconnect_backoff_ms", 1_000),
     # One connection per client object, since two objects may use two keys.
     ("grpc.use_local_subchannel_pool", 1),
 )

@@ -1,10 +1,12 @@
 """The connection to a hub that is away."""
 
+import asyncio
 import socket
 
+import grpc
 import pytest
 
-from replica.io.hub_channel import open_channel
+from replica.io.hub_channel import open_channel, plain_channel
 from replica.refusals import HubUnreachable
 
 
@@ -21,3 +23,24 @@ async def test_a_name_that_no_machine_has_is_said_without_a_number() -> None:
     with pytest.raises(HubUnreachable) as away:
         await open_channel("no-such-machine.invalid:7411")
     assert "Errno" not in away.value.detail
+
+
+async def test_a_channel_soon_connects_to_a_hub_that_was_away_for_long() -> None:
+    """gRPC pauses between tries of its own, and fails calls meanwhile: for up to two minutes."""
+    tries = asyncio.Semaphore(0)
+
+    async def refuse(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        tries.release()
+        writer.close()
+
+    away = await asyncio.start_server(refuse, "127.0.0.1", 0)
+    channel = plain_channel(f"127.0.0.1:{away.sockets[0].getsockname()[1]}").grpc
+    state = channel.get_state(try_to_connect=True)
+    async with away, asyncio.timeout(8):  # without a bound the sixth try comes after 16 s
+        for _ in range(6):
+            await tries.acquire()
+            while state is not grpc.ChannelConnectivity.TRANSIENT_FAILURE:
+                await channel.wait_for_state_change(state)
+                state = channel.get_state(try_to_connect=True)
+            state = channel.get_state(try_to_connect=True)
+    await channel.close()
