@@ -13,7 +13,6 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iter
 from concurrent.futures import Future
 from contextlib import (
     AbstractAsyncContextManager,
-    AbstractContextManager,
     ExitStack,
     contextmanager,
     suppress,
@@ -44,23 +43,57 @@ class Portal:
         """Start the thread."""
         self._opener = threading.current_thread()
         self._closing = threading.Lock()
-        self._context: AbstractContextManager[Any] | None = None
+        self._entering: asyncio.Task[None] | None = None
+        """Enters the context, waits for `_leaving`, and leaves it."""
+        self._is_entered = False
+        self._leaving = asyncio.Event()
         self._begun: set[asyncio.Task[None]] = set()
         self._is_inherited = False
         self.is_open = True
         self.calls: set[_Call] = set()
         started: Future[BlockingPortal] = Future()
         self._thread = threading.Thread(target=_run_loop, args=(started,), name="antiphon")
-        self._thread.start()
-        self._loop = started.result()
+        try:
+            self._thread.start()
+            self._loop = started.result()
+        except BaseException:  # Ctrl-C, and the thread would go on for ever
+            if not started.cancel():
+                started.result().start_task_soon(started.result().stop)
+            raise
         _PORTALS.add(self)
 
     def enter(self, context: AbstractAsyncContextManager[T]) -> T:
-        """Enter the context, which `close` leaves."""
-        entered = self._loop.wrap_async_context_manager(context)
-        inner = entered.__enter__()
-        self._context = entered
-        return inner
+        """Enter the context, which `close` leaves.
+
+        An interrupt of the wait is raised at once; `close` undoes what was entered so far.
+        """
+        inner: Future[T] = Future()
+        self._loop.call(self._begin, context, inner)
+        return inner.result()
+
+    async def _begin(self, context: AbstractAsyncContextManager[T], inner: "Future[T]") -> None:
+        # No task of anyio's: to end one cancels each wait of the undoing too.
+        self._entering = asyncio.create_task(self._hold(context, inner))
+
+    async def _hold(self, context: AbstractAsyncContextManager[T], inner: "Future[T]") -> None:
+        try:
+            async with context as value:
+                self._is_entered = True
+                inner.set_result(value)
+                await self._leaving.wait()
+        except BaseException as error:
+            if self._is_entered:
+                raise
+            inner.set_exception(error)
+
+    async def _leave(self) -> None:
+        """Leave the context, or undo what was entered of it."""
+        if self._entering is None:
+            return
+        if not self._is_entered:
+            self._entering.cancel()
+        self._leaving.set()
+        await self._entering
 
     def call(self, function: Callable[..., Awaitable[T]], *args: Any) -> T:
         """Call a function in the loop's thread, and wait for its result. Raises ReplicaClosed.
@@ -102,9 +135,8 @@ class Portal:
                 return
             self.is_open = False
             try:
-                if self._context is not None:
-                    self._loop.call(self._end_calls)
-                    self._context.__exit__(None, None, None)
+                self._loop.call(self._end_calls)
+                self._loop.call(self._leave)
             finally:
                 _PORTALS.discard(self)
                 self._loop.call(self._loop.stop, True)
@@ -162,8 +194,9 @@ os.register_at_fork(after_in_child=_abandon_all)
 def _run_loop(started: "Future[BlockingPortal]") -> None:
     async def run() -> None:
         async with BlockingPortal() as loop:
-            started.set_result(loop)
-            await loop.sleep_until_stopped()
+            if started.set_running_or_notify_cancel():
+                started.set_result(loop)
+                await loop.sleep_until_stopped()
 
     try:
         anyio.run(run)

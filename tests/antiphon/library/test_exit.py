@@ -2,13 +2,17 @@
 
 import asyncio
 import os
+import signal
 import sys
 from asyncio.subprocess import PIPE, Process
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import pytest
+
 import antiphon
+from antiphon.library.io.portal import entered
 from replica.io import require_free
 from syncd.io.config import HubConfig
 from syncd.io.server import start
@@ -35,6 +39,46 @@ async def output_of(code: str, *given: object) -> tuple[list[str], str, int | No
             program.kill()
             await program.communicate()
     return printed.decode().splitlines(), errors.decode(), program.returncode
+
+
+INTERRUPTED_START = """
+import signal
+antiphon.open  # its modules are loaded
+starts = []
+
+def interrupt(*_):
+    if not starts:
+        starts.append(os.kill(os.getpid(), signal.SIGINT))
+
+threading.settrace(interrupt)
+with antiphon.open(sys.argv[1]):
+    pass
+"""
+
+
+async def test_ctrl_c_while_the_thread_of_a_replica_starts_ends_the_program(tmp_path: Path) -> None:
+    _, errors, status = await output_of(INTERRUPTED_START, tmp_path)
+    assert errors.splitlines()[-1] == "KeyboardInterrupt"
+    assert errors.count("Traceback") == 1
+    assert status
+
+
+def test_ctrl_c_while_a_context_is_entered_undoes_what_was_entered() -> None:
+    undone = list[str]()
+
+    @asynccontextmanager
+    async def opening() -> AsyncIterator[None]:
+        try:
+            os.kill(os.getpid(), signal.SIGINT)  # the main thread waits
+            await asyncio.Event().wait()
+            yield
+        finally:
+            await asyncio.to_thread(undone.append, "first")
+            await asyncio.to_thread(undone.append, "second")
+
+    with pytest.raises(KeyboardInterrupt), entered(opening(), lambda _portal, inner: inner):
+        pass
+    assert undone == ["first", "second"]
 
 
 def require_closed(folder: Path) -> None:
