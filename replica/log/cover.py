@@ -74,7 +74,8 @@ class Cover:
         self._newly_covered: dict[EntryId, list[EntryId]] = {}
         """Per covered entry, the ids that it made covered by naming them."""
         self._regained: dict[EntryId, list[EntryId]] = {}
-        """Per change of the membership, the ids held before that it made covered."""
+        """The ids held before that the last changes of the membership made covered, by the last
+        of these."""
         self._followers: list[Changes] = []
         self.work = 0
         """Number of entries looked at so far."""
@@ -136,7 +137,7 @@ class Cover:
         found: list[EntryId] = []
         for entry_id in sorted(gained, key=self._order_key):
             found += self._cover(entry_id)
-        self._note_regained(new, found)
+        self._note_regained(new, found, now)
         self._uncover(lost, now)
 
     def _concerned(
@@ -190,12 +191,18 @@ class Cover:
                     if not now.covers(self._entries[name]):
                         todo.append(name)
 
-    def _note_regained(self, came: Iterable[EntryId], regained: list[EntryId]) -> None:
-        """Note the entries that became covered although no new entry names them."""
-        entries = self._entries
-        changes = [i for i in came if entries[i].header.kind == Kind.MEMBER]
+    def _note_regained(
+        self, came: Iterable[EntryId], regained: list[EntryId], now: Membership
+    ) -> None:
+        """Note the entries that became covered although no new entry names them.
+
+        They are offered after the last change that came and may have made them covered. One
+        that has no effect may be uncovered, and then nothing is offered with it.
+        """
+        entries = map(self._entries.__getitem__, came)
+        changes = [e.id for e in entries if e.header.kind == Kind.MEMBER and now.covers(e)]
         if changes:
-            self._regained = {max(changes, key=self._order_key): regained}
+            self._regained = {changes[-1]: regained}
 
     # --- entries -------------------------------------------------------------------------------
 

@@ -8,11 +8,11 @@ import pytest
 
 from antiphon.conformance.naive_members import naive_covered
 from replica.conversation.conversation import Conversation
-from replica.ids import EntryId
+from replica.ids import ConversationId, EntryId, Track
 from replica.link.messages import Entries
 from replica.log import members
 from replica.log.admission import Admitted
-from replica.log.body import Grant, Member, Revocation, Role
+from replica.log.body import Body, Grant, Member, Revocation, Role
 from replica.log.cuts import KeptIds
 from replica.log.entry import Entry
 from replica.log.log import Log
@@ -147,6 +147,44 @@ def test_a_hub_offers_nothing_that_lies_behind_a_cut() -> None:
     other.send(Entries(scene.id, (scene.reply,)))
     assert {scene.spam.id, scene.reply.id} <= held.log.entries.keys()
     assert not held.log.pending
+
+
+def _small_log(seed: int) -> tuple[ConversationId, list[Entry]]:
+    """Return entries of an owner and of readers; it grants more to some, and all write anything."""
+    rng = random.Random(seed)
+    owner, *others = keys = [Writer(number) for number in range(1, 7)]
+    genesis = owner.genesis()
+    conversation, entries = genesis.conversation, [genesis]
+
+    def write(author: Writer, body: Body) -> None:
+        track = Track.MEMBERSHIP if isinstance(body, Member) else Track.CONVERSATION
+        parents = [owner.last(conversation, track) or genesis]
+        entries.append(author.write(conversation, body, parents=parents))
+
+    for reader in others:
+        write(owner, Member(Grant(reader.public, Role.READER)))
+    for _ in range(12):
+        change: Grant | Revocation = Grant(rng.choice(others).public, Role.WRITER)
+        if rng.random() < 0.1:
+            change = Revocation(rng.choice(others).public)
+        write(rng.choice(keys), rng.choice([Member(change), said("x")]))
+    return conversation, entries
+
+
+@pytest.mark.parametrize("batch", [1, 3, 6])
+def test_who_is_offered_what_came_holds_all_that_is_covered(batch: int) -> None:
+    # ORD-17: also where changes that count and others come together.
+    for seed in range(20):
+        conversation, entries = _small_log(seed)
+        log, peer = Log(conversation), Log(conversation)
+        for at in range(0, len(entries), batch):
+            held = set(log.entries)
+            for entry in entries[at : at + batch]:
+                log.admit(entry, verified=True)
+            for entry_id in log.offered([i for i in log.entries if i not in held]):
+                peer.admit(log.entries[entry_id], verified=True)
+            assert naive_covered(log) <= peer.entries.keys(), seed
+            assert peer.digest == log.digest, seed
 
 
 def test_new_entries_are_covered_without_a_look_at_the_old_ones() -> None:
