@@ -71,18 +71,24 @@ class Intake:
             held = self._conversation_for(message, peer)
             if self._is_hub:
                 self._repair(held, message, out)
-                self._introduce(held, message, peer, out)
+            with held.batch():  # one, so that ORD-17 is about all changes of the frame
+                if self._is_hub:
+                    self._introduce(held, message, peer, out)
+                self._admit_all(held, message, outcome, out)
         except AntiphonError as error:
             first = next((e.id for e in message.entries), None)
             self._fault(error, message.conversation, out, first)
             return []
-        for entry_id, broken_rule in message.refused:
-            self._refuse(held.id, entry_id, broken_rule, out)
-        with held.batch():
-            for entry in message.entries:
-                self._admit(held, entry, outcome, out)
         self._finish(held, message, outcome, out)
         return outcome.known
+
+    def _admit_all(
+        self, held: Conversation, message: Entries, outcome: Outcome, out: EffectsBuilder
+    ) -> None:
+        for entry_id, broken_rule in message.refused:
+            self._refuse(held.id, entry_id, broken_rule, out)
+        for entry in message.entries:
+            self._admit(held, entry, outcome, out)
 
     def freed_by(self, message: Entries, ids: Iterable[EntryId]) -> frozenset[EntryId]:
         """Return those of these admitted ids that the peer did not send on this link."""

@@ -4,7 +4,7 @@ import pytest
 
 from replica.link.events import SyncState
 from replica.link.messages import Ack, Entries, Fault
-from replica.log.body import Join, Member, Revocation, Role
+from replica.log.body import Grant, Join, Member, Revocation, Role
 from replica.log.entry import Entry
 from replica.testing import Peer, of
 from tests.support.scene import Scene
@@ -63,6 +63,37 @@ def test_what_a_grant_makes_covered_reaches_all_members_with_it(club: Club) -> N
         assert club.held_by(peer, murmur)
         assert peer.held(club.id).log.digest == club.held.log.digest
         assert club.state(peer) is SyncState.SYNCHRONIZED
+
+
+def test_what_a_grant_makes_covered_is_offered_beside_a_later_change_without_effect(
+    club: Club,
+) -> None:
+    murmur, fay = club.murmur(), Writer(4)
+    club.eves.send(Entries(club.id, (murmur,)))
+    fays = club.join(fay, Role.READER)
+    grant = club.grant(club.eve.public, Role.WRITER)
+    change = Member(Grant(fay.public, Role.OWNER))
+    void = fay.write(club.id, change, parents=[grant])
+    fays.send(Entries(club.id, (grant, void)))
+    assert club.at_hub(void)
+    assert club.held_by(club.bobs, murmur)
+    assert not club.held_by(club.bobs, void)
+
+
+def test_what_a_newcomers_log_makes_covered_is_offered_beside_a_change_that_had_to_wait(
+    club: Club,
+) -> None:
+    murmur, fay = club.murmur(), Writer(4)
+    club.eves.send(Entries(club.id, (murmur,)))
+    log = [*club.held.log.in_send_order(club.held.log.covered())]
+    log += [club.grant(club.eve.public, Role.WRITER), club.grant(fay.public, Role.READER)]
+    said_once = club.writer.write(club.id, said("once"), parents=[club.genesis])
+    change = Member(Revocation(Writer(5).public, (cut_at(said_once),)))
+    end = club.writer.write(club.id, change, parents=[log[-1]], listed=[said_once])
+    fays = club.network.connect(fay.public)
+    fays.send(Entries(club.id, (*log, said_once, end)))
+    assert club.at_hub(end)
+    assert club.held_by(club.bobs, murmur)
 
 
 def test_a_hub_that_kept_nothing_uncovered_gets_it_after_the_grant(club: Club) -> None:
