@@ -71,7 +71,7 @@ REQUEST_TIMEOUT_S = 20.0
 """Time in which the request of a call has to come."""
 KEYLESS_CALLS_MAX = 64
 """Calls without a key that wait for their request at a time."""
-STRANGER_CALLS_MAX = 4_096
+STRANGER_CALLS_MAX = 8_192
 """Refused calls and calls without a key that wait for their turn at a hub."""
 
 IDLE_TIMEOUT_S = 60.0

@@ -12,7 +12,7 @@ time from then on, and what anybody did or left undone before gives neither debt
 
 from collections import deque
 from dataclasses import dataclass, field
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 from itertools import count
 from typing import Generic, TypeVar
 
@@ -48,6 +48,11 @@ class _Order(Generic[Item]):
         if item not in self.entered:
             self.entered.add(item)
             heappush(self.heap, (self.start_of(item), next(self.serial), item))
+
+    def leave(self, item: Item) -> None:
+        self.entered.discard(item)
+        self.heap = [entry for entry in self.heap if entry[2] != item]
+        heapify(self.heap)
 
     def take(self) -> Item:
         self.now, _, item = heappop(self.heap)
@@ -97,6 +102,17 @@ class StepQueue(Generic[Waiting]):
         """Return the next in order; `note` its time before the next is taken."""
         payer = self._payers[self._pools.take()].take()
         return payer, self._waiting[payer].popleft()
+
+    def drop_last(self, payer: Payer) -> Waiting:
+        """Return the last work of a payer of whom some waits, which is no longer to be served."""
+        queue = self._waiting[payer]
+        dropped = queue.pop()
+        if not queue:
+            del self._waiting[payer]
+            self._payers[payer.pool].leave(payer)
+            if not self._payers[payer.pool].heap:
+                self._pools.leave(payer.pool)
+        return dropped
 
     def note(self, payer: Payer, seconds: float) -> None:
         """Count the time of a payer's step, and let its next work enter the order."""

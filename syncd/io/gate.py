@@ -23,6 +23,10 @@ RETRY_AFTER_S = 5.0
 _Result = TypeVar("_Result")
 
 
+class _NoPlace(RateLimited):
+    """A call that got no turn; its refusal waits for none."""
+
+
 class Gate:
     """Admits the calls of a hub's services."""
 
@@ -38,9 +42,10 @@ class Gate:
         return rpc.caller(self._authenticator, context)
 
     async def refuse(self, context: rpc.Context, error: AntiphonError) -> None:
-        """Count a refusal, and return in its turn."""
+        """Count a refusal, and return in its turn, or at once where it has no place."""
         self._driver.counters.note_refusal(error)
-        await self._turns.turn(context.peer())
+        if not isinstance(error, _NoPlace):
+            await self._turns.turn(context.peer())
 
     @asynccontextmanager
     async def keyless(self, context: rpc.Context) -> AsyncIterator[rpc.RunSteps]:
@@ -49,7 +54,7 @@ class Gate:
         Raises RateLimited.
         """
         if not await self._turns.turn(context.peer()):
-            raise RateLimited("too many calls without a key wait", retry_after_s=RETRY_AFTER_S)
+            raise _NoPlace("too many calls without a key wait", retry_after_s=RETRY_AFTER_S)
         self._driver.throttle.call(STRANGERS.key)
         async with self._keyless.place() as leave:
 

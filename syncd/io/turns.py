@@ -14,6 +14,7 @@ from replica.ids import PublicKey
 from syncd.bucket import Bucket
 from syncd.shares import Payer
 from syncd.step_queue import StepQueue
+from syncd.tally import Tally
 
 TURNS_PER_S = 200.0
 """Turns while some wait: with all their work they keep a hub busy for a fifth of the time."""
@@ -24,28 +25,61 @@ _GONE_MAX = 64
 
 
 class Turns:
-    """Those that wait for a turn."""
+    """Those that wait for a turn, STRANGER_CALLS_MAX at most.
+
+    A place that is lacking is taken from the address that has most, and there from the
+    connection that has most, unless these are the newcomer's own.
+    """
 
     def __init__(self) -> None:
         """Start with nobody waiting."""
         self._bucket = Bucket(TURNS_PER_S, TURNS_AT_ONCE)
-        self._queue: StepQueue[asyncio.Future[None]] = StepQueue()
+        self._queue: StepQueue[asyncio.Future[bool]] = StepQueue()
         self._waiting = 0
+        self._by_address: Tally[bytes] = Tally()
+        self._by_connection: dict[bytes, Tally[Payer]] = {}
+        """How many calls of each connection wait, by address."""
         self._timer: asyncio.TimerHandle | None = None
 
     async def turn(self, connection: str) -> bool:
-        """Return in a connection's turn; False, and at once, if too many wait."""
+        """Return in a connection's turn; False, and at once, if it is left without a place."""
         loop = asyncio.get_running_loop()
         if not self._waiting and self._bucket.take(loop.time()):
             return True
-        if self._waiting >= limits.STRANGER_CALLS_MAX:
+        payer = _payer_of(connection)
+        if self._waiting >= limits.STRANGER_CALLS_MAX and not self._made_room(payer):
             return False
-        granted: asyncio.Future[None] = loop.create_future()
-        self._queue.add(_payer_of(connection), granted)
+        granted: asyncio.Future[bool] = loop.create_future()
+        self._queue.add(payer, granted)
         self._waiting += 1
+        self._by_address.add(payer.pool)
+        self._by_connection.setdefault(payer.pool, Tally()).add(payer)
         self._go_on()
-        await granted
-        return True
+        return await granted
+
+    def _made_room(self, payer: Payer) -> bool:
+        """Let the last call of who has most go without a turn; False if `payer` has as many."""
+        address = self._by_address.heaviest()
+        connections = self._by_connection[address]
+        heaviest = connections.heaviest()
+        if address == payer.pool:
+            has_less = connections.of(payer) + 1 < connections.of(heaviest)
+        else:
+            has_less = self._by_address.of(payer.pool) + 1 < self._by_address.of(address)
+        if has_less:
+            last = self._queue.drop_last(heaviest)
+            self._leave(heaviest)
+            if not last.done():
+                last.set_result(False)
+        return has_less
+
+    def _leave(self, payer: Payer) -> None:
+        self._waiting -= 1
+        self._by_address.remove(payer.pool)
+        connections = self._by_connection[payer.pool]
+        connections.remove(payer)
+        if not connections:
+            del self._by_connection[payer.pool]
 
     def _go_on(self) -> None:
         if self._waiting and self._timer is None:
@@ -58,14 +92,14 @@ class Turns:
         now, gone = asyncio.get_running_loop().time(), 0
         while self._waiting and gone < _GONE_MAX and self._bucket.wait_s(now) <= 0:
             payer, granted = self._queue.take()
-            self._waiting -= 1
+            self._leave(payer)
             if granted.done():
                 gone += 1
                 self._queue.note(payer, 0.0)
             else:
                 self._bucket.take(now)
                 self._queue.note(payer, 1.0)
-                granted.set_result(None)
+                granted.set_result(True)
         self._go_on()
 
 

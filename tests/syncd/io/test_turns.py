@@ -75,6 +75,40 @@ async def test_so_many_wait_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(limits, "STRANGER_CALLS_MAX", 2)
     turns = Slow()
     tasks = await waiting(turns, [ONE, ONE])
-    assert not await turns.turn(TWO)
+    assert not await turns.turn(ONE)
     turns.due(2)
     assert await asyncio.gather(*tasks) == [True, True]
+
+
+async def test_a_lacking_place_is_taken_from_the_address_with_most_and_there_from_a_connection(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(limits, "STRANGER_CALLS_MAX", 6)
+    turns = Slow()
+    tasks = await waiting(turns, [ONE, ONE, ONE, ONE, TWO, TWO])
+    for newcomer in (AFAR, AFAR, TWO):
+        tasks.append(asyncio.create_task(turns.turn(newcomer)))
+        await asyncio.sleep(0)
+    assert turns._waiting == 6
+    assert await done(tasks) == [False, False, True, True, False, False, False, False, True]
+    assert not any([await tasks[2], await tasks[3], await tasks[8]])
+    turns.due(6)
+    assert all([await tasks[at] for at in (0, 1, 4, 5, 6, 7)])
+    assert not turns._waiting
+    assert not turns._by_address
+    assert not turns._by_connection
+
+
+async def test_a_connection_whose_only_call_lost_its_place_may_wait_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(limits, "STRANGER_CALLS_MAX", 2)
+    turns = Slow()
+    tasks = await waiting(turns, [ONE, TWO])
+    tasks.append(asyncio.create_task(turns.turn(AFAR)))
+    await asyncio.sleep(0)
+    assert await done(tasks) == [True, False, False]
+    turns.due(1)
+    again = await waiting(turns, [ONE])
+    turns.due(2)
+    assert await asyncio.gather(*tasks, *again) == [False, True, True, True]
