@@ -1492,7 +1492,9 @@ Global___DeleteRequest: _TypeAlias = DeleteRequest  # noqa: Y015
 
 @_typing.final
 class DeleteResponse(_message.Message):
-    """It is gone from the hub, and is not taken back."""
+    """It is gone from the hub, and is not taken back. Bytes that a full disk keeps are erased once
+    it has room.
+    """
 
     DESCRIPTOR: _descriptor.Descriptor
 

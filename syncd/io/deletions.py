@@ -1,11 +1,12 @@
 """Deletions of conversations at a hub: a tombstone, then the bytes (spec/04-link §9).
 
 Tombstones are stored before the entries are erased (DECISIONS D42), so that an interrupted
-deletion is completed at the next start.
+deletion is completed at the next start. Bytes that a full disk keeps are erased once it has
+room (DECISIONS D496).
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 
 import structlog
 
@@ -18,6 +19,9 @@ from syncd.hub import Hub
 from syncd.io.blob_stores import BlobStores
 
 log = structlog.get_logger()
+
+ERASE_AGAIN_S = 10.0
+"""Delay of the next attempt to erase what a disk kept."""
 
 Submit = Callable[[HubEffects], object]
 
@@ -37,6 +41,10 @@ class Deletions:
         self._hub, self._store, self._blobs = hub, store, blobs
         self._performer, self._submit = performer, submit
         self._running: set[asyncio.Task[None]] = set()
+        self._kept: set[ConversationId] = set()
+        """Deleted conversations whose bytes are still to be erased."""
+        self._timer: asyncio.TimerHandle | None = None
+        self._is_stopping = False
 
     async def finish(self) -> None:
         """Note what was deleted, and complete the deletions that were interrupted.
@@ -46,14 +54,8 @@ class Deletions:
         found = await self._store.tombstones.load()
         for conversation in found:
             self._hub.delete(conversation)
-        erased: list[ConversationId] = []
-        for conversation in (one for one, is_finished in found.items() if not is_finished):
-            try:
-                await self._erase(conversation)
-                erased.append(conversation)
-            except StoreError:
-                # It stays deleted for all peers, and the next start tries again.
-                log.exception("deletion not finished", conversation=short(conversation))
+        erased = [one for one, is_finished in found.items() if not is_finished]
+        erased = [one for one in erased if await self._is_erased(one)]
         try:
             # All at once: a store of three steps, or a repaired one, may have thousands of them.
             await self._store.tombstones.finish(erased)
@@ -62,19 +64,18 @@ class Deletions:
 
     async def stop(self) -> None:
         """Wait for the deletions that run."""
+        self._is_stopping = True
+        if self._timer is not None:
+            self._timer.cancel()
         await asyncio.gather(*self._running, return_exceptions=True)
 
     async def delete(self, conversation: ConversationId) -> None:
         """Delete a conversation that is in memory; a caller that is cancelled does not stop it.
 
-        Raises StoreError: then nothing is deleted, or all but the bytes on the disk, which the
-        next start erases.
+        Bytes that the disk keeps are erased later. Raises StoreError: then nothing is deleted.
         """
         effects = self._hub.delete(conversation)
-        deletion = asyncio.create_task(self._delete(conversation, effects), name="deletion")
-        self._running.add(deletion)
-        deletion.add_done_callback(self._end)
-        await asyncio.shield(deletion)
+        await asyncio.shield(self._run(self._delete(conversation, effects)))
 
     async def _delete(self, conversation: ConversationId, effects: HubEffects) -> None:
         try:
@@ -86,12 +87,41 @@ class Deletions:
             raise
         self._hub.disk.release(conversation)
         self._submit(effects)
-        await self._erase(conversation)
+        await self._is_erased(conversation)
+
+    def _run(self, work: Coroutine[None, None, None]) -> "asyncio.Task[None]":
+        deletion = asyncio.create_task(work, name="deletion")
+        self._running.add(deletion)
+        deletion.add_done_callback(self._end)
+        return deletion
 
     def _end(self, deletion: "asyncio.Task[None]") -> None:
         self._running.discard(deletion)
         if not deletion.cancelled() and deletion.exception() is not None:
             log.warning("deletion failed", detail=str(deletion.exception()))
+
+    async def _is_erased(self, conversation: ConversationId) -> bool:
+        """Erase what is stored; False if the disk refused, and it is tried again."""
+        try:
+            await self._erase(conversation)
+        except StoreError as error:
+            # It stays deleted for all peers.
+            detail = f"{error.reason}: {error.detail}"
+            log.warning("deletion not finished", conversation=short(conversation), detail=detail)
+            self._kept.add(conversation)
+            if self._timer is None and not self._is_stopping:
+                loop = asyncio.get_running_loop()
+                self._timer = loop.call_later(ERASE_AGAIN_S, self._again)
+            return False
+        return True
+
+    def _again(self) -> None:
+        self._timer = None
+        self._run(self._erase_kept())
+
+    async def _erase_kept(self) -> None:
+        kept, self._kept = self._kept, set()
+        await self._store.tombstones.finish([one for one in kept if await self._is_erased(one)])
 
     async def _erase(self, conversation: ConversationId) -> None:
         """Erase what is stored, the entries last, with a note that nothing is left."""

@@ -257,9 +257,9 @@ class HubDriver:
     async def delete(self, peer: PublicKey, conversation: ConversationId) -> int:
         """Delete a conversation for good and close it on its links; return its entry count.
 
-        Raises the errors of Hub.permitted, and StoreError: then nothing is deleted, or all but
-        the bytes on the disk, which the next start erases. A caller that is cancelled does not
-        stop what has begun.
+        Bytes that a full disk keeps are erased once it has room. Raises the errors of
+        Hub.permitted, and StoreError: then nothing is deleted. A caller that is cancelled does
+        not stop what has begun.
         """
         entries = len((await self.permitted(peer, conversation, Right.DELETE)).log)
         self.memory.forget_drafts((conversation,))

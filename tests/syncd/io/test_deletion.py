@@ -11,6 +11,7 @@ from antiphon.v1 import sync_pb2
 from replica.ids import ConversationId
 from replica.io import Blobs, Store
 from replica.refusals import StoreFull
+from syncd.io import deletions
 from syncd.io.config import HubConfig
 from syncd.io.server import start
 from tests.replica.io.test_salvage import log
@@ -112,7 +113,7 @@ async def test_a_deletion_whose_bytes_are_not_gone_is_not_finished(
     async with serve_hub(tmp_path) as served:
         with monkeypatch.context() as patched:
             patched.setattr(served.hub.driver.blobs, "delete", full)
-            assert await refused(delete(served)) == "STORE_FULL"
+            await delete(served)
         store = served.hub.driver.store
         assert await store.tombstones.load() == {served.id: False}
         assert await store.has(served.id)
@@ -120,3 +121,25 @@ async def test_a_deletion_whose_bytes_are_not_gone_is_not_finished(
     async with await Store.open(tmp_path / "hub" / "log" / "log.db") as store:
         assert await store.tombstones.load() == {served.id: True}
         assert not await store.has(served.id)
+
+
+async def test_what_a_full_disk_kept_of_a_deletion_is_erased_once_there_is_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(deletions, "ERASE_AGAIN_S", 0.001)
+    async with serve_hub(tmp_path) as served, asyncio.timeout(20):
+        driver = served.hub.driver
+        refusals = 0
+
+        async def full_twice(conversation: ConversationId) -> None:
+            nonlocal refusals
+            refusals += 1
+            if refusals < 3:
+                raise StoreFull
+
+        monkeypatch.setattr(driver.blobs, "delete", full_twice)
+        await delete(served)  # it is deleted, whatever the disk keeps for now
+        assert await refused(delete(served)) == "CONVERSATION_DELETED"
+        while await driver.store.tombstones.load() != {served.id: True}:
+            await asyncio.sleep(0)
+        assert not await driver.store.has(served.id)
