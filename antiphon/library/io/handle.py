@@ -115,7 +115,8 @@ class Handle:
 
         def is_decided() -> bool:
             hub = self.replica.hub
-            return (hub.last_error is not None and not hub.is_linked) or hub.is_in_sync(self.id)
+            is_away = hub.last_error is not None and not hub.is_linked
+            return is_away or hub.is_in_sync(self.id) or hub.ending(self.id) is not None
 
         if self.replica.hub.is_configured:
             await self.replica.wait_for(is_decided, SYNC_S)

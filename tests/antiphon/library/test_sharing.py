@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import antiphon
+from antiphon.library.io.handle import SYNC_S
 from replica.conversation import decode_invitation, encode_invitation
 from replica.ids import PublicKey
 from replica.io import Replica, Store, import_entries, issued_invitations
@@ -80,6 +81,10 @@ async def test_a_removed_member_writes_nothing_more_and_has_all_in_sync(talking:
             with pytest.raises(antiphon.AntiphonError) as refused:
                 await call
             assert refused.value.reason == "KEY_REMOVED"
+        with pytest.raises(antiphon.AntiphonError) as refused:
+            async with asyncio.timeout(SYNC_S / 2):  # it waits for no news of other devices
+                await theirs.ask("Lost?", key="job-17")
+        assert refused.value.reason == "KEY_REMOVED"
         assert await theirs.history() == entries
         await own.say("Kept.")
         assert await bob.sync()
