@@ -18,7 +18,7 @@ from antiphon.cli.chat_session import CONTINUE_STEP, TALK, ChatSession
 from antiphon.cli.line_editor import LineEditor
 from antiphon.cli.output import harmless
 from antiphon.cli.pace import Rate, bar
-from antiphon.cli.rows import SIDE_LEAF, counted, end_lines, is_side_leaf, words_of, wrapped
+from antiphon.cli.rows import SIDE_LEAF, end_lines, is_side_leaf, words_of, wrapped
 from antiphon.cli.session import offline_words
 from replica.errors import AntiphonError
 from replica.ids import EntryId
@@ -146,13 +146,13 @@ class ChatScreen:
 
     def draw(self, view: BranchView, state: str) -> None:
         """Draw the panel; `state` says what delays the answer, if anything does."""
-        rows = [self._state_row(view.running, state)] if view.running is not None else []
-        rows += self._next_rows(view)
-        if not self._chat.replica.hub.is_linked:
-            unsynced = self._chat.replica.hub.unsynced(self._chat.held.id)
-            rows.append(Text(offline_words(unsynced), style="yellow"))
-        shown = [self._ansi(row) for row in rows]
-        edit_rows = max(1, min(EDIT_ROWS_MAX, shutil.get_terminal_size().lines - len(rows) - 2))
+        # The line of text above the panel stays on the screen, since text goes on there.
+        rows_max = max(1, shutil.get_terminal_size().lines - 1)
+        first = [self._state_row(view.running, state)] if view.running is not None else []
+        last = self._offline_rows()
+        rows = [*first, *self._next_rows(view, rows_max - 1 - len(first) - len(last)), *last]
+        shown = [self._ansi(row) for row in rows[: rows_max - 1]]
+        edit_rows = max(1, min(EDIT_ROWS_MAX, rows_max - 1 - len(shown)))
         typed, row, column = self._editor.rows(PROMPT, self._width, edit_rows)
         if typed[0].startswith(PROMPT):
             typed[0] = self._ansi(Text.assemble((PROMPT, "cyan"), typed[0][len(PROMPT) :]))
@@ -173,15 +173,26 @@ class ChatScreen:
             return row.append(self._rate.words())
         return row + (self._progress or Text("waiting for the host", style="dim"))
 
-    def _next_rows(self, view: BranchView) -> list[Text]:
+    def _offline_rows(self) -> list[Text]:
+        hub = self._chat.replica.hub
+        if hub.is_linked:
+            return []
+        return [Text(offline_words(hub.unsynced(self._chat.held.id)), style="yellow")]
+
+    def _next_rows(self, view: BranchView, rows_max: int) -> list[Text]:
+        """Return who is next, in at most `rows_max` rows: the first ones, and how many more."""
+        count = min(NEXT_MAX, len(view.next))
+        if count + (len(view.next) > count) > rows_max:
+            count = max(0, rows_max - 1)
         rows = []
-        for one in view.next[:NEXT_MAX]:
+        for one in view.next[:count]:
             said = one.words or "(another answer)"
             rows.append(Text(f"next  {self._chat.names.of(one.author)}: {said}", style="dim"))
         more = len(view.next) - len(rows)
         if more > 0:
-            rows.append(Text(f"      and {counted(more, 'more', 'more')}", style="dim"))
-        return rows
+            words = f"      and {more} more" if rows else f"next  {more} more"
+            rows.append(Text(words, style="dim"))
+        return rows[: max(0, rows_max)]
 
     def _ansi(self, row: Text) -> str:
         row.plain = harmless(row.plain.replace("\n", " "))

@@ -32,16 +32,20 @@ class PtyTerminal:
     """One process on its own terminal; `shown` has its output."""
 
     def __init__(
-        self, argv: Sequence[str], environment: Mapping[str, str], columns: int = 80
+        self,
+        argv: Sequence[str],
+        environment: Mapping[str, str],
+        columns: int = 80,
+        rows: int = 40,
     ) -> None:
         self.shown = ""
-        self._columns = columns
+        self._columns, self._rows = columns, rows
         self._raw = b""
         self._read = 0
         # The environment of the tests may define the size of another terminal.
         kept = {n: v for n, v in environment.items() if n not in ("COLUMNS", "LINES")}
         self._terminal, inside = pty.openpty()
-        fcntl.ioctl(inside, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
+        fcntl.ioctl(inside, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
         self._process = subprocess.Popen(
             [sys.executable, "-c", _TAKE_TERMINAL, *argv], env=kept,
             stdin=inside, stdout=inside, stderr=inside, start_new_session=True,
@@ -69,7 +73,7 @@ class PtyTerminal:
     @property
     def screen(self) -> VirtualScreen:
         """What the terminal shows."""
-        return VirtualScreen(self._columns).feed(self.shown)
+        return VirtualScreen(self._columns, self._rows).feed(self.shown)
 
     def expect_screen(self, words: str) -> None:
         """Read until `words` are on the screen."""

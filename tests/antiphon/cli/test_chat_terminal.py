@@ -51,6 +51,27 @@ def test_other_members_words_and_answers_appear_as_they_come_with_names(
     assert len(bob.record("status")["conversations"]) == 1
 
 
+def test_in_a_low_terminal_the_panel_leaves_the_line_of_text_above_it(
+    world: World, members: tuple[Terminal, Terminal], slow: HeldUp
+) -> None:
+    ada, _ = members
+    with at(world, ada, "chat", rows=6) as terminal:
+        terminal.expect_screen("/help\n")
+        terminal.type("one two three\r")
+        terminal.expect_screen("2 tokens")
+        for words in ("first", "second", "third", "fourth"):
+            terminal.type(f"{words}\r")
+            terminal.expect_screen(words if words in ("first", "second", "third") else "and 2 more")
+        assert terminal.screen.lines[-5:] == [
+            "answering you · 2 tokens", "next  you: first", "next  you: second",
+            "      and 2 more", ">",
+        ]  # fmt: skip
+        slow.evict()
+        terminal.expect_screen("You said: one two three\n5 tokens")
+        terminal.expect_screen("> fourth\nYou said: fourth")
+        assert terminal.leave(CTRL_D) == 0
+
+
 def test_another_members_branch_is_announced_with_the_way_there(
     world: World, members: tuple[Terminal, Terminal]
 ) -> None:

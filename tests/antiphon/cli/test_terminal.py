@@ -53,13 +53,15 @@ def held_up(world: World, me: Terminal) -> Iterator[HeldUp]:
     host.evict()
 
 
-def at(world: World, me: Terminal, *arguments: str, columns: int = 80) -> PtyTerminal:
+def at(
+    world: World, me: Terminal, *arguments: str, columns: int = 80, rows: int = 40
+) -> PtyTerminal:
     """Start the command on a terminal."""
     variables = environment(world.folder) | {
         "ANTIPHON_DATA_DIR": str(me.data_dir), "ANTIPHON_HUB": world.address,
         "TERM": "xterm-256color",
     }  # fmt: skip
-    return PtyTerminal([*ANTIPHON, *arguments], variables, columns)
+    return PtyTerminal([*ANTIPHON, *arguments], variables, columns, rows)
 
 
 def test_ctrl_c_in_the_middle_of_an_answer_keeps_the_received_text(
