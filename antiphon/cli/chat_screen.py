@@ -186,7 +186,7 @@ class ChatScreen:
             count = max(0, rows_max - 1)
         rows = []
         for one in view.next[:count]:
-            said = one.words or "(another answer)"
+            said = one.words[: self._width] or "(another answer)"
             rows.append(Text(f"next  {self._chat.names.of(one.author)}: {said}", style="dim"))
         more = len(view.next) - len(rows)
         if more > 0:

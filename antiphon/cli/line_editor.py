@@ -17,6 +17,8 @@ QUOTES = '"""'
 TEXT_CHARACTERS_MAX = 1 << 20
 """Characters kept of one text; more are not taken, and the terminal rings."""
 HISTORY_MAX = 500
+_LAID_OUT = 1024
+"""Characters before and behind the cursor that are laid out in any case."""
 _ESCAPE = "\x1b"
 _WORD = " \t\n"
 _MOVES = {
@@ -212,7 +214,7 @@ class LineEditor:
 
         Of a text with more than `rows_max` rows those near the cursor are returned.
         """
-        start, end = self.near_cursor(rows_max)
+        start, end = self.near_cursor(width, rows_max)
         column = cell_len(prompt)
         indent = " " * column
         rows, at = [indent if start else prompt], (0, column)
@@ -232,16 +234,20 @@ class LineEditor:
         first = min(max(0, at[0] - rows_max + 1), max(0, len(rows) - rows_max))
         return rows[first : first + rows_max], at[0] - first, at[1]
 
-    def near_cursor(self, lines_max: int) -> tuple[int, int]:
-        """Return where `lines_max` lines that end with the cursor's begin, and as many behind end.
+    def near_cursor(self, width: int, rows_max: int) -> tuple[int, int]:
+        """Return where what is laid out begins and ends: `rows_max` rows on each side, or more.
 
-        A line has one row or more. To lay out all of a long paste takes a second for each key.
+        A line has one row or more, and a row at most `width` characters that have a cell. To
+        lay out all of a long paste takes a second for each key. In a line that is longer than
+        this, the beginning moves by whole steps, so that the rows stay where they are meanwhile.
         """
         start, end = self.cursor, self.cursor - 1
-        for _ in range(lines_max):
+        for _ in range(rows_max):
             start = self.text.rfind("\n", 0, max(0, start))
-        for _ in range(lines_max):
+        for _ in range(rows_max):
             end = self.text.find("\n", end + 1)
             if end < 0:
-                return start + 1, len(self.text)
-        return start + 1, end
+                end = len(self.text)
+                break
+        step = max(_LAID_OUT, width * rows_max)
+        return max(start + 1, (self.cursor // step - 1) * step), min(end, self.cursor + step)

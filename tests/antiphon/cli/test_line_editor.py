@@ -106,7 +106,28 @@ def test_the_rows_near_the_cursor_are_those_of_the_whole_text(seed: int) -> None
 def test_what_is_laid_out_of_a_long_paste_is_near_the_cursor() -> None:
     editor = LineEditor()
     editor.put("one line\n" * 2000)
-    begin, end = editor.near_cursor(10)
+    begin, end = editor.near_cursor(80, 10)
     assert (begin, end) == (9 * 1991, 9 * 2000)
     editor.cursor = 0
-    assert editor.near_cursor(10) == (0, 9 * 10 - 1)
+    assert editor.near_cursor(80, 10) == (0, 9 * 10 - 1)
+
+
+@pytest.mark.parametrize("cursor", [0, 1000, 70_000, 199_990, 200_000])
+def test_what_is_laid_out_of_a_long_line_is_near_the_cursor(cursor: int) -> None:
+    editor = LineEditor()
+    editor.put("0123456789" * 20_000)
+    editor.cursor = cursor
+    begin, end = editor.near_cursor(80, 10)
+    assert end - begin <= 3 * 1024
+    rows, row, column = editor.rows("> ", 80, 10)
+    assert len(rows) == 10
+    assert rows[row][:column].endswith("0123456789"[cursor % 10 - 1]) or cursor == 0
+
+
+def test_typing_in_a_long_line_leaves_its_other_rows_where_they_are() -> None:
+    editor = LineEditor()
+    editor.put("0123456789" * 20_000)
+    before, row, _ = editor.rows("> ", 80, 10)
+    typed(editor, "x")
+    after, now, _ = editor.rows("> ", 80, 10)
+    assert (after[:now], now) == (before[:row], row)
