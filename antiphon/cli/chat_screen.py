@@ -61,6 +61,11 @@ class ChatScreen:
             for line in wrapped(words, self._width - 1, " · "):
                 self._out.note(Text(line, style=style))
 
+    def ring(self, words: str) -> None:
+        """Ring, and print a line about what was typed."""
+        self._write("\a")
+        self.note(words, "yellow")
+
     def fail(self, error: AntiphonError) -> None:
         """Print an error."""
         with self.aside():

@@ -17,7 +17,15 @@ from antiphon.cli.chat_screen import ChatScreen
 from antiphon.cli.chat_session import TALK, ChatSession, raise_if_refused
 from antiphon.cli.host_presence import HostPresence
 from antiphon.cli.keyboard import Keyboard
-from antiphon.cli.line_editor import Ended, Interrupted, LineEditor, Submitted, Typed
+from antiphon.cli.line_editor import (
+    TEXT_CHARACTERS_MAX,
+    Cut,
+    Ended,
+    Interrupted,
+    LineEditor,
+    Submitted,
+    Typed,
+)
 from antiphon.cli.turn import check_text
 from antiphon.cli.whose_branch import branch_words
 from replica.errors import AntiphonError
@@ -141,6 +149,8 @@ class TerminalChat:
                 await self._interrupt()
             case Ended():
                 self._code = self._code or 0
+            case Cut():
+                self._screen.ring(f"cut: a text has at most {TEXT_CHARACTERS_MAX:,} characters")
 
     async def _run(self, text: str) -> None:
         try:

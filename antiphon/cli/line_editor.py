@@ -15,7 +15,7 @@ from replica.conversation import is_shown, is_typed
 PASTE_BEGIN, PASTE_END = "\x1b[200~", "\x1b[201~"
 QUOTES = '"""'
 TEXT_CHARACTERS_MAX = 1 << 20
-"""Characters kept of one text; more are not taken, and the terminal rings."""
+"""Characters kept of one text; more are not taken, which `Cut` says."""
 HISTORY_MAX = 500
 _LAID_OUT = 1024
 """Characters before and behind the cursor that are laid out in any case."""
@@ -50,7 +50,12 @@ class Ended:
     """Ctrl-D was pressed on an empty line."""
 
 
-Typed = Submitted | Interrupted | Ended
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """Characters were not taken, since the text is full."""
+
+
+Typed = Submitted | Interrupted | Ended | Cut
 
 
 def is_open(text: str) -> bool:
@@ -82,6 +87,8 @@ class LineEditor:
     _rest: str = ""
     """The beginning of a sequence whose end has not arrived."""
     _pasting: bool = False
+    _is_cut: bool = False
+    """Whether characters were not taken, which `feed` has not said yet."""
     _at: int | None = None
     """The index in the history that is shown; None for the line being typed."""
     _typed: str = ""
@@ -103,6 +110,9 @@ class LineEditor:
             key = self._key(char)
             if key is not None:
                 found.append(key)
+        if self._is_cut and not self._pasting:
+            self._is_cut = False
+            found.append(Cut())
         return found
 
     def put(self, text: str) -> None:
@@ -157,6 +167,10 @@ class LineEditor:
         """Insert what was pasted; False if its end has not arrived."""
         pasted, mark, rest = self._rest.partition(PASTE_END)
         if not mark:
+            end = len(self._rest) - len(PASTE_END)  # the mark may have begun behind it
+            if end > TEXT_CHARACTERS_MAX:
+                self._rest = self._rest[:TEXT_CHARACTERS_MAX] + self._rest[end:]
+                self._is_cut = True
             return False
         self._rest, self._pasting = rest, False
         lines = pasted.replace("\r\n", "\n").replace("\r", "\n")
@@ -164,7 +178,9 @@ class LineEditor:
         return True
 
     def _insert(self, text: str) -> None:
-        text = text[: TEXT_CHARACTERS_MAX - len(self.text)]
+        room = TEXT_CHARACTERS_MAX - len(self.text)
+        self._is_cut |= len(text) > room
+        text = text[: max(0, room)]
         self.text = self.text[: self.cursor] + text + self.text[self.cursor :]
         self.cursor += len(text)
 

@@ -4,7 +4,14 @@ import random
 
 import pytest
 
-from antiphon.cli.line_editor import Ended, Interrupted, LineEditor, Submitted
+from antiphon.cli.line_editor import (
+    TEXT_CHARACTERS_MAX,
+    Cut,
+    Ended,
+    Interrupted,
+    LineEditor,
+    Submitted,
+)
 
 
 def typed(editor: LineEditor, keys: str) -> list[object]:
@@ -131,3 +138,17 @@ def test_typing_in_a_long_line_leaves_its_other_rows_where_they_are() -> None:
     typed(editor, "x")
     after, now, _ = editor.rows("> ", 80, 10)
     assert (after[:now], now) == (before[:row], row)
+
+
+def test_what_does_not_fit_a_text_is_not_taken_and_this_is_said() -> None:
+    editor = LineEditor()
+    full = "a" * TEXT_CHARACTERS_MAX
+    assert editor.feed(f"\x1b[200~{full}".encode()) == []
+    assert editor.feed(b"b" * 1000) == []
+    assert len(editor._rest) <= TEXT_CHARACTERS_MAX + 6
+    assert editor.feed(b"c\x1b[2") == []
+    assert typed(editor, "01~") == [Cut()]
+    assert editor.text == full
+    assert typed(editor, "\x7f") == []
+    assert typed(editor, "de") == [Cut()]
+    assert editor.text == full[:-1] + "d"
