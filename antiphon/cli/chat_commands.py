@@ -78,6 +78,7 @@ async def undo(chat: ChatSession, _rest: str) -> None:
 
 async def cancel(chat: ChatSession, _rest: str) -> None:
     """Cancel what the next message would wait for."""
+    chat.check_sent()
     say_closed(chat.session, await cancel_awaited(chat.replica, chat.held, await chat.place()))
 
 
@@ -95,6 +96,7 @@ async def branches(chat: ChatSession, name: str) -> None:
     """List the branches, or name this one."""
     choices = await chat.choices()
     if name:
+        chat.check_sent()
         await name_branch(chat.replica, chat.held, choices, name)
     show_branches(chat.session, chat.held, choices)
 

@@ -105,9 +105,7 @@ class _Answer:
         if self._request is None or self._cancelling is not None:
             self._left.set()
             return
-        chat = self._chat
-        cancel = turns.cancel(chat.replica, chat.held.id, self._request)
-        self._cancelling = asyncio.create_task(cancel)
+        self._cancelling = asyncio.create_task(self._chat.cancel(self._request))
 
     async def _say_if_offline(self) -> None:
         chat = self._chat

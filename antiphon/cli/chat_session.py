@@ -96,12 +96,13 @@ class ChatSession:
         return [entry for entry in entries if entry.header.kind in TALK]
 
     def check_sent(self) -> None:
-        """Raise KeyRemoved where nobody would accept what is written."""
+        """Raise KeyRemoved, ConversationDeleted where nobody would accept what is written."""
         if self.refusal is not None:
             raise KeyRemoved(self.refusal.detail) from self.refusal
+        self.replica.hub.check_taken(self.held)
 
     async def turn(self, text: str) -> Turn:
-        """Return the turn that says `text` on this branch. Raises KeyRemoved."""
+        """Return the turn that says `text` on this branch. Raises what `check_sent` raises."""
         self.check_sent()
         place = await self.place()
         return Turn(
@@ -109,7 +110,7 @@ class ChatSession:
         )
 
     async def options(self, turn: Turn) -> RequestOptions:
-        """Return the options of a turn's request. Raises KeyRemoved."""
+        """Return the options of a turn's request. Raises what `check_sent` raises."""
         self.check_sent()
         return options_for(self.replica, self.held, changes=self.changes | turn.form)
 
@@ -122,23 +123,10 @@ class ChatSession:
         self.branch = asked.request.hex()
         return asked
 
-    async def set_apart(self, message: EntryId) -> None:
-        """Give an own message that no seal lists a branch of its own, closed at once.
-
-        Else the next message but one would follow it again, as a late message (ORD-10).
-        """
-        is_own = self.held.log.entries[message].header.author == self.replica.public
-        if not is_own or message in self.held.order.listed_by:
-            return
-        place = place_at(self.held, message)
-        asking = turns.request_body(self.held, await self.options(Turn(place)))
-        await self.replica.append_chain(
-            self.held.id,
-            (asking, Cancel()),
-            parents=place.parents,
-            basis=place.basis,
-            conflict=place.conflict,
-        )
+    async def cancel(self, request: EntryId) -> None:
+        """Cancel a request. Raises what `check_sent` raises."""
+        self.check_sent()
+        await turns.cancel(self.replica, self.held.id, request)
 
     async def greet(self, *, online: bool) -> None:
         """Show which conversation this is, and its problems."""

@@ -178,7 +178,7 @@ class TerminalChat:
             self._code = EXIT_INTERRUPTED if mine else 0
             return
         try:
-            await turns.cancel(chat.replica, chat.held.id, open_ones[0])
+            await chat.cancel(open_ones[0])
         except AntiphonError as error:
             self._screen.fail(error)
         self._cancelled[open_ones[0]] = time.monotonic()

@@ -1,6 +1,6 @@
 """The current status of a hub: its link, its hosts, the state of each conversation."""
 
-from replica.conversation import means_removal
+from replica.conversation import Conversation, means_removal, refusal_of
 from replica.core import ReplicaCore
 from replica.errors import AntiphonError
 from replica.ids import ConversationId, EntryId, PublicKey, short
@@ -96,6 +96,15 @@ class HubStatus:
         is_removal = means_removal(held, self._core.key, fault.reason)
         return fault if is_removal or fault.reason == ConversationDeleted.reason else None
 
+    def check_taken(self, held: Conversation) -> None:
+        """Refuse to write what the hub would never take. Raises KeyRemoved, ConversationDeleted.
+
+        A removed key is not told by an entry, so its own log lets it write (LINK-9).
+        """
+        fault = self.ending(held.id)
+        if fault is not None:
+            raise refusal_of(held, self._core.key, error_of(fault))
+
     def state(self, conversation: ConversationId) -> SyncState:
         """Return the state of a conversation on the link; OFFLINE without a link."""
         return self._states.get(conversation, SyncState.OFFLINE)
@@ -132,9 +141,13 @@ class HubStatus:
         """Count the unacked entries of a loaded conversation.
 
         While linked, the channel's acks count; otherwise those of earlier links,
-        or of any hub if no hub is configured.
+        or of any hub if no hub is configured. A hub that takes nothing any more keeps what
+        it acked before.
         """
-        return len(self._core.holdings.unacked(conversation))
+        holdings, held = self._core.holdings, self._core.shelf.get(conversation)
+        if held is not None and self.ending(conversation) is not None:
+            return len(holdings.acks.unacked(held))
+        return len(holdings.unacked(conversation))
 
     def is_acked(self, conversation: ConversationId, entry: EntryId) -> bool:
         """Say whether the hub showed on this link that it holds `entry` durably."""

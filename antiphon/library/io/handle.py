@@ -10,11 +10,10 @@ from replica.conversation import (
     newest_place,
     place_at,
     place_on_branch,
-    refusal_of,
     removal_of,
 )
 from replica.ids import ConversationId, EntryId, PublicKey, short
-from replica.io import HostMissing, Replica, begin, error_of, turns
+from replica.io import HostMissing, Replica, begin, turns
 from replica.log import Body, CallKey, Grant, Role
 from replica.refusals import ArgumentInvalid
 
@@ -64,13 +63,8 @@ class Handle:
         return opened(self._replica)
 
     async def check_taken(self) -> None:
-        """Refuse to write what the hub would never take. Raises KeyRemoved, ConversationDeleted.
-
-        A removed key is not told by an entry, so its own log lets it write (LINK-9).
-        """
-        fault = self.replica.hub.ending(self.id)
-        if fault is not None:
-            raise refusal_of(await self._held(), self.replica.public, error_of(fault))
+        """Refuse to write what the hub would never take. Raises KeyRemoved, ConversationDeleted."""
+        self.replica.hub.check_taken(await self._held())
 
     async def place(self) -> Place:
         """Return the place of the next entry. Raises ArgumentInvalid for an unknown one."""

@@ -226,3 +226,25 @@ def test_a_removed_member_reads_what_is_here(world: World) -> None:
         terminal.expect_screen("reason  KEY_REMOVED")
         assert terminal.leave(CTRL_C) == 0
     assert len(bob.records("log")) == before
+
+
+def test_a_chat_that_is_open_when_its_key_is_removed_writes_nothing_more(
+    world: World, members: tuple[Terminal, Terminal], slow: HeldUp
+) -> None:
+    ada, bob = members
+    with chat(world, bob) as terminal:
+        terminal.type("one two three\r")
+        terminal.expect_screen("2 tokens")
+        ada.ok("members", "remove", bob.record("key", "show")["key"])
+        terminal.expect("KEY_REMOVED")
+        before = len(bob.records("log"))
+        terminal.type("Hello?\r")
+        terminal.expect("KEY_REMOVED")
+        terminal.expect_screen("\n> Hello?")  # nothing typed is lost
+        for command in ("/title Mine", "/name me", "/branches mine", "/cancel", "/again"):
+            terminal.type(f"\x15{command}\r")
+            terminal.expect("KEY_REMOVED")
+        terminal.type("/status\r")
+        terminal.expect_screen(" · 0 not at the hub yet · ")
+        assert terminal.leave(CTRL_C) == 0
+    assert len(bob.records("log")) == before
