@@ -11,6 +11,7 @@ from antiphon.cli.errors import BranchUnknown, EntryUnknown
 from antiphon.cli.log import print_row
 from antiphon.cli.rows import PREVIEW_CELLS, counted, cut, row_of
 from antiphon.cli.session import find_entry
+from antiphon.cli.take_back import take_back
 from antiphon.cli.turn import check_role, continued_form, continued_place
 from replica.conversation import place_at
 from replica.ids import EntryId
@@ -18,7 +19,7 @@ from replica.io import documents
 from replica.log import Kind
 
 HELP = """\
-/undo           undo the last turn; the next message starts a branch there
+/undo           undo the last turn; the next message comes in its place
 /again          ask for another answer to the last message
 /continue       go on with an answer that was cut off
 /cancel         cancel the awaited answers on this branch; keep received text
@@ -59,21 +60,14 @@ async def run(chat: ChatSession, line: str) -> Turn | None:
     return None
 
 
-async def go_to(chat: ChatSession, entry_id: EntryId) -> None:
-    """Let the next message follow an entry."""
-    choices = await chat.choices()
-    choices.at, choices.branch = entry_id.hex(), ""
-    await chat.session.choose_next(chat.replica.store, chat.held.id, choices)
-
-
 async def undo(chat: ChatSession, _rest: str) -> None:
-    """Go back behind the last message."""
+    """Let the next message come in place of the last one, whose answer is cancelled."""
     last = await _last(chat, Kind.MESSAGE)
-    await chat.set_apart(last)
-    await go_to(chat, chat.held.log.entries[last].header.parents[0])
+    what = await take_back(chat, last)
+    await chat.go_to(last, is_instead=True)
     words = row_of(chat.held, chat.held.log.entries[last], chat.names).text
     chat.session.out.note(f"undone: {cut(' '.join(words.split()), PREVIEW_CELLS)}")
-    chat.session.out.note(Text("it stays in the log, on its own branch", style="dim"))
+    chat.session.out.note(Text(what, style="dim"))
 
 
 async def cancel(chat: ChatSession, _rest: str) -> None:
@@ -86,7 +80,7 @@ async def fork(chat: ChatSession, prefix: str) -> None:
     """Let the next message follow an entry, by default the last answer."""
     at = find_entry(chat.held, prefix) if prefix else await _last(chat, Kind.GENERATION)
     place = place_at(chat.held, at)
-    await go_to(chat, at)
+    await chat.go_to(at)
     row = row_of(chat.held, chat.held.log.entries[place.parents[0]], chat.names)
     words = cut(" ".join(row.text.split()), PREVIEW_CELLS)
     chat.session.out.note(f"the next message follows {row.id}  {row.who}: {words}")

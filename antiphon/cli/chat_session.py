@@ -11,11 +11,11 @@ from antiphon.cli.names import Names
 from antiphon.cli.rows import counted, entries_at
 from antiphon.cli.session import Choices, Session, check_readable
 from antiphon.cli.turn import may_write, options_for, write_turn
-from replica.conversation import Conversation, KeyRemoved, Place, place_at, removal_of
+from replica.conversation import Conversation, KeyRemoved, Place, removal_of
 from replica.errors import AntiphonError
 from replica.ids import ConversationId, EntryId, short
 from replica.io import Replica, RequestOptions, documents, turns
-from replica.log import Cancel, Conflict, Entry, Generation, Kind
+from replica.log import Conflict, Entry, Generation, Kind
 from replica.order import SealNode
 
 TALK = frozenset({Kind.MESSAGE, Kind.GENERATION, Kind.TOOLS})
@@ -65,6 +65,12 @@ class ChatSession:
         """Return the saved choices, with the branch that the chat shows."""
         choices = await self.session.choices(self.replica.store, self.held.id)
         return choices if choices.at else replace(choices, branch=self.branch)
+
+    async def go_to(self, entry_id: EntryId, *, is_instead: bool = False) -> None:
+        """Let the next message follow an entry, or come in place of it."""
+        choices = await self.choices()
+        choices.at, choices.is_instead, choices.branch = entry_id.hex(), is_instead, ""
+        await self.session.choose_next(self.replica.store, self.held.id, choices)
 
     async def read_names(self) -> None:
         """Read the names of keys, after a change of the document."""

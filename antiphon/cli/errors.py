@@ -7,6 +7,7 @@ AntiphonError
 │   ├── PrefixAmbiguous      several ids have this prefix
 │   ├── NothingHere          no conversation is held here yet
 │   ├── NothingAwaited       no answer is awaited on this branch
+│   ├── UndoForbidden        another member's question waits for its answer
 │   ├── NothingToContinue    the last answer on this branch was not cut off
 │   ├── ReadOnlyHere         your key may not write in this conversation
 │   ├── ChecksFailed         a check failed
@@ -84,6 +85,13 @@ class NothingAwaited(RequestRefused):
 
     reason = "NOTHING_AWAITED"
     next_step = "`antiphon log --graph` shows the branches and their open requests."
+
+
+class UndoForbidden(RequestRefused):
+    """Only its author takes back a question that waits for its answer."""
+
+    reason = "UNDO_FORBIDDEN"
+    next_step = "Undo it once it is answered, or let the next message follow an entry: `/fork`."
 
 
 class NothingToContinue(RequestRefused):

@@ -43,7 +43,7 @@ async def fork(
         if not newest:
             entry_id = place.basis or place.parents[0] if at is None else find_entry(held, at)
             place = place_at(held, entry_id)
-            choices.at = entry_id.hex()
+            choices.at, choices.is_instead = entry_id.hex(), False
         await session.choose_next(replica.store, chosen, choices)
         await session.use(replica.store, chosen)
         _report_place(session, held, place, choices, await session.names(replica.store, held))

@@ -303,7 +303,7 @@ async def _say(
     entry = await turns.say(replica, held.id, (TextPart(text),), place)
     choices = await session.choices(replica.store, held.id)
     if choices.at:
-        choices.at = entry.id.hex()
+        choices.at, choices.is_instead = entry.id.hex(), False
         await session.choose_next(replica.store, held.id, choices)
     synced = await _flush(session, replica, held)
     if session.out.as_json:

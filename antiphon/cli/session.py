@@ -26,6 +26,7 @@ from replica.conversation import (
     Place,
     newest_place,
     place_at,
+    place_instead_of,
     place_on_branch,
     refusal_of,
     removal_of,
@@ -77,6 +78,8 @@ class Choices:
 
     at: str = ""
     """Hex id of an entry to branch at; empty for none."""
+    is_instead: bool = False
+    """Whether the next message comes in place of the message `at`, and not behind it."""
     branch: str = ""
     """Hex id of the request whose branch continues; empty for the newest branch."""
 
@@ -84,7 +87,7 @@ class Choices:
         """Return the place of the next entry."""
         at, branch = EntryId(bytes.fromhex(self.at)), EntryId(bytes.fromhex(self.branch))
         if at in held.log.entries:
-            return place_at(held, at)
+            return place_instead_of(held, at) if self.is_instead else place_at(held, at)
         if branch in held.log.entries:
             return place_on_branch(held, branch)
         return newest_place(held)
@@ -215,7 +218,7 @@ class Session:
         """Return the saved choices for the next message."""
         raw = await _saved(store, f"cli {conversation.hex()}")
         record = json.loads(raw) if raw else {}
-        return Choices(record.get("at", ""), record.get("branch", ""))
+        return Choices(record.get("at", ""), record.get("instead", False), record.get("branch", ""))
 
     async def choose_next(
         self, store: EntryStore, conversation: ConversationId, choices: Choices
@@ -223,6 +226,7 @@ class Session:
         """Save the choices for the next message."""
         record: dict[str, Any] = {
             "at": choices.at,
+            "instead": choices.is_instead,
             "branch": choices.branch,
         }
         await store.put_meta(f"cli {conversation.hex()}", json.dumps(record).encode())

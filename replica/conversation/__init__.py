@@ -37,6 +37,7 @@ from replica.conversation.drafts import (
 )
 from replica.conversation.entry_store import EntryStore, Loaded, Quarantined, Stored
 from replica.conversation.epochs import Epochs
+from replica.conversation.instead import place_instead_of
 from replica.conversation.invitation import (
     INVITATION_SECRET_BYTES,
     Invitation,
@@ -211,6 +212,7 @@ __all__ = [
     "offered_tools",
     "open_requests",
     "place_at",
+    "place_instead_of",
     "place_on_branch",
     "queued_place",
     "refusal_of",

@@ -4,7 +4,7 @@ Pure. For display only: a host decides by `next_seal.sealable`.
 """
 
 from replica.conversation.conversation import Conversation
-from replica.conversation.place import Place
+from replica.conversation.place import Place, goes_behind
 from replica.ids import EntryId
 from replica.log import Conflict, reach
 
@@ -26,7 +26,7 @@ def awaited(held: Conversation, place: Place) -> list[EntryId]:
 
     behind = reach(place.parents, follow)
     if place.conflict is Conflict.QUEUE:
-        end = order.branch_end(order.nodes[place.basis] if place.basis is not None else None)
+        end = goes_behind(held, place)
         if end is not None and end.generation is None:
             found.add(end.seal.request)
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from replica.conversation.backlog import awaited
 from replica.conversation.place import newest_place, place_at, place_on_branch
-from replica.log.body import Cancel
+from replica.log.body import Cancel, Request, Sampling
 from replica.log.entry import Conflict
 from tests.replica.order.turn import Turn
 
@@ -55,3 +55,16 @@ def test_a_closed_request_without_a_seal_is_awaited_by_nobody() -> None:
     place = place_on_branch(turn.held, again.id)
     turn.admit(turn.ada.write(turn.held.id, Cancel(), parents=[again]))
     assert awaited(turn.held, place) == []
+
+
+def test_a_request_that_forks_does_not_wait_for_an_answer_beside_it() -> None:
+    turn = Turn()
+    beside = turn.request(turn.answer, basis=turn.seal)
+    turn.sealed(beside, [turn.answer, beside], turn.seal)
+    body = Request(turn.hal.public, Sampling())
+    fork = turn.admit(
+        turn.ada.write(
+            turn.held.id, body, parents=[turn.answer], basis=turn.seal, conflict=Conflict.FORK
+        )
+    )
+    assert awaited(turn.held, place_on_branch(turn.held, fork.id)) == [fork.id]
