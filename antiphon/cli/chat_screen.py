@@ -154,7 +154,9 @@ class ChatScreen:
         # The line of text above the panel stays on the screen, since text goes on there.
         rows_max = max(1, shutil.get_terminal_size().lines - 1)
         first = [self._state_row(view.running, state)] if view.running is not None else []
-        last = self._offline_rows()
+        hub, last = self._chat.replica.hub, []
+        if not hub.is_linked:
+            last.append(Text(offline_words(hub.unsynced(self._chat.held.id)), style="yellow"))
         rows = [*first, *self._next_rows(view, rows_max - 1 - len(first) - len(last)), *last]
         shown = [self._ansi(row) for row in rows[: rows_max - 1]]
         edit_rows = max(1, min(EDIT_ROWS_MAX, rows_max - 1 - len(shown)))
@@ -177,12 +179,6 @@ class ChatScreen:
         if self._rate.tokens:
             return row.append(self._rate.words())
         return row + (self._progress or Text("waiting for the host", style="dim"))
-
-    def _offline_rows(self) -> list[Text]:
-        hub = self._chat.replica.hub
-        if hub.is_linked:
-            return []
-        return [Text(offline_words(hub.unsynced(self._chat.held.id)), style="yellow")]
 
     def _next_rows(self, view: BranchView, rows_max: int) -> list[Text]:
         """Return who is next, in at most `rows_max` rows: the first ones, and how many more."""
