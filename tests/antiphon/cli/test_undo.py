@@ -47,6 +47,7 @@ def test_undo_of_a_question_under_way_cancels_its_answer(
         terminal.expect_screen("2 tokens")
         terminal.type("/undo\r")
         terminal.expect_screen("undone: one two three")
+        slow.wait_for_cancel()
         slow.evict()
         terminal.type("right\r")
         terminal.expect_screen("> right\nYou said: right\n")
