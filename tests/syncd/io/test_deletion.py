@@ -138,8 +138,17 @@ async def test_what_a_full_disk_kept_of_a_deletion_is_erased_once_there_is_room(
                 raise StoreFull
 
         monkeypatch.setattr(driver.blobs, "delete", full_twice)
+        tombstones, finished = driver.store.tombstones, asyncio.Event()
+        finish = tombstones.finish
+
+        async def noted(conversations: Collection[ConversationId]) -> None:
+            await finish(conversations)
+            if conversations:
+                finished.set()
+
+        monkeypatch.setattr(tombstones, "finish", noted)
         await delete(served)  # it is deleted, whatever the disk keeps for now
         assert await refused(delete(served)) == "CONVERSATION_DELETED"
-        while await driver.store.tombstones.load() != {served.id: True}:
-            await asyncio.sleep(0)
+        await finished.wait()
+        assert await tombstones.load() == {served.id: True}
         assert not await driver.store.has(served.id)
