@@ -410,7 +410,7 @@ class ValueDamaged(StoreError):
     """A small value in the store doesn't match its checksum."""
 
     reason = "VALUE_DAMAGED"
-    next_step = "Run `antiphon repair`, which drops the value; it is set again where it is used."
+    next_step = "Run `antiphon repair --data-dir FOLDER`. It drops values, and says what is lost."
 
 
 class ConversationDamaged(StoreError):

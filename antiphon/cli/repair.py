@@ -50,9 +50,9 @@ def register(app: typer.Typer) -> None:
         """Mend the key file and the store of a data folder; fetch the rest from the hub.
 
         Give --data-dir for the folder of a hub or a model host. What was damaged is set
-        aside beside the new files. Exit 1 if entries are still missing: those of a hub come
-        from its members, once it runs again. Refused while a process has the folder open,
-        with the id of that process.
+        aside beside the new files. Exit 1 if a deletion is lost, or if entries are still missing:
+        those of a hub come from its members, once it runs again. Refused while a process has
+        the folder open, with the id of that process.
         """
         _require_stopped(session)
         path = session.settings.key_path
@@ -70,7 +70,7 @@ def register(app: typer.Typer) -> None:
         else:
             missing = await _fetch_rest(session, done)
         _report(session, key_words, done, missing)
-        return 1 if missing else 0
+        return 1 if missing or done.deletions_lost else 0
 
 
 def _require_stopped(session: Session) -> None:
@@ -83,6 +83,9 @@ def _require_stopped(session: Session) -> None:
 
 
 def _say_store(session: Session, done: StoreRepair) -> None:
+    if done.deletions_lost:
+        lost = counted(done.deletions_lost, "deletion", "deletions")
+        session.out.note(f"{lost} lost: members may bring the conversation back; delete it again")
     if not done.why:
         session.out.note("the store reads; nothing was set aside")
         return

@@ -110,6 +110,8 @@ class StoreRepair:
     lost: int = 0
     """Entries and tombstones that the mark knows of and that were found nowhere; an estimate."""
     why: str = ""
+    deletions_lost: int = 0
+    """Tombstones of a sound store that were damaged in both tables, and told nothing."""
 
 
 class _StoreInRepair(Store):
@@ -252,7 +254,7 @@ async def _add_lost_ends(path: Path) -> StoreRepair:
     kept = deleted = 0
     async with await _StoreInRepair.open(path) as store:
         await store.drop_damaged_values()
-        await store.tombstones.drop_damaged()
+        deletions_lost = await store.tombstones.repair()
         lost = store.lost_count
         if ends := store_files.lost_ends(path):
             older = Salvaged(values=await store.erased())
@@ -264,7 +266,7 @@ async def _add_lost_ends(path: Path) -> StoreRepair:
             store_files.set_lost_ends_aside(path)
         await store.forget_erased()
     why = "its end was lost" if lost else ""
-    return StoreRepair(None, kept, max(0, lost - kept - deleted), why)
+    return StoreRepair(None, kept, max(0, lost - kept - deleted), why, deletions_lost)
 
 
 async def _add(store: Store, older: Salvaged) -> tuple[int, int]:

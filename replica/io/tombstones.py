@@ -55,6 +55,53 @@ class _Table:
     sound: dict[ConversationId, bool] = field(default_factory=dict)
     bad: list[Row] = field(default_factory=list)
 
+    def unknown(self, found: Collection[ConversationId]) -> tuple[list[Row], int]:
+        """Return the damaged rows that are of none of these, and how many of them may be lost.
+
+        What a mended row left behind still has the conversation or the checksum of its tombstone.
+        """
+        of_checksum = {_checksum(c, n): c for c in found for n in (0, 1)} if self.bad else {}
+        told: set[ConversationId] = set()
+        unknown: list[Row] = []
+        for row in self.bad:
+            conversation = row[0] if row[0] in found else of_checksum.get(row[2])
+            if conversation is None:
+                unknown.append(row)
+            else:
+                told.add(conversation)
+        # The others that the table lacks are as likely to be among the rows that tell nothing.
+        return unknown, len(unknown) - len(set(found) - self.sound.keys() - told)
+
+
+@dataclass(frozen=True, slots=True)
+class _Judged:
+    """What both tables state together."""
+
+    found: dict[ConversationId, bool]
+    lacking: dict[ConversationId, bool]
+    """Those that one of the tables lacks."""
+    legible: frozenset[ConversationId]
+    """Those damaged in both tables, whose conversation both rows or a checksum confirm."""
+    lost: int
+    """How many more may be damaged in both."""
+
+
+def _judged(one: _Table, other: _Table) -> _Judged:
+    found = one.sound | other.sound
+    for conversation, is_finished in one.sound.items():
+        found[conversation] &= is_finished
+    lacking = {c: f for c, f in found.items() if c not in one.sound or c not in other.sound}
+    (rows, lost), (others, others_lost) = (t.unknown(found.keys()) for t in (one, other))
+    legible = _confirmed(rows, others) | _confirmed(others, rows)
+    return _Judged(found, lacking, legible, max(0, min(lost, others_lost) - len(legible)))
+
+
+def _confirmed(rows: list[Row], others: list[Row]) -> frozenset[ConversationId]:
+    """Return the conversations of damaged rows that the rows of the other table confirm."""
+    ids = {ConversationId(c) for c, *_ in rows if isinstance(c, bytes) and len(c) == ID_BYTES}
+    same, checksums = {row[0] for row in others}, {row[2] for row in others}
+    return frozenset(c for c in ids if c in same or {_checksum(c, n) for n in (0, 1)} & checksums)
+
 
 class Tombstones:
     """The durable tombstones in one store."""
@@ -81,25 +128,28 @@ class Tombstones:
     async def load(self) -> dict[ConversationId, bool]:
         """Return the conversations with a tombstone, and whether each deletion is finished.
 
-        A row that is damaged or missing in one table is written anew from the other one.
-        Raises ValueDamaged if one may be damaged in both, StoreError.
+        A row that is damaged or missing in one table is written anew from the other one; what
+        is left of it counts no more. Raises ValueDamaged if one may be damaged in both, StoreError.
         """
-        one, other = [await self._table(select) for select in sql.SELECT_TOMBSTONES]
-        lacking = other.sound.keys() - one.sound.keys(), one.sound.keys() - other.sound.keys()
-        # A row that is damaged in both tables is one more in each than those they lack.
-        if len(one.bad) > len(lacking[0]) and len(other.bad) > len(lacking[1]):
-            raise ValueDamaged("both rows of a tombstone do not have their checksums")
-        found = one.sound | other.sound
-        for conversation, is_finished in one.sound.items():
-            found[conversation] &= is_finished
-        await self._mend({c: found[c] for c in (*lacking[0], *lacking[1])})
-        return found | await self._adopted(found.keys())
+        judged = await self._judge()
+        if judged.lost or judged.legible:
+            raise ValueDamaged(f"both rows of a tombstone in {self._mark.path.parent} are damaged")
+        await self._mend(judged.lacking)
+        return judged.found | await self._adopted(judged.found.keys())
 
-    async def drop_damaged(self) -> None:
-        """Drop the rows that fail their checksum, for a repair."""
+    async def repair(self) -> int:
+        """Keep what is legible of damaged tombstones, drop the rest; return how many are lost."""
+        judged = await self._judge()
+        await self._commit.write(putting(judged.legible, finished=False))
+        await self._mend(judged.lacking)
         for select, drop in zip(sql.SELECT_TOMBSTONES, sql.DROP_TOMBSTONE, strict=True):
             if bad := (await self._table(select)).bad:
                 await self._commit.write([Statement(drop, bad)])
+        return judged.lost
+
+    async def _judge(self) -> _Judged:
+        one, other = [await self._table(select) for select in sql.SELECT_TOMBSTONES]
+        return _judged(one, other)
 
     async def _table(self, select: str) -> _Table:
         table = _Table()

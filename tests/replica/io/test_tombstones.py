@@ -114,13 +114,46 @@ async def test_rows_that_damage_invented_in_one_table_are_no_tombstones(path: Pa
     assert await loaded(path) == {ONE: False}
 
 
-async def test_a_tombstone_that_is_damaged_in_both_tables_is_said(path: Path) -> None:
+@pytest.mark.parametrize("damage", ["conversation = x'00'", "checksum = 1"])
+async def test_what_a_mended_row_left_behind_counts_for_nothing(path: Path, damage: str) -> None:
+    await stored(path, ONE, TWO, THREE)
+    for table, damaged in zip(TABLES, (ONE, TWO), strict=True):
+        query(path, f"UPDATE {table} SET {damage} WHERE conversation = ?", damaged)
+        for _ in range(2):
+            assert await loaded(path) == dict.fromkeys((ONE, TWO, THREE), False)
+
+
+async def test_a_mended_row_hides_no_tombstone_that_is_damaged_in_both_tables(path: Path) -> None:
     await stored(path, ONE, TWO)
+    query(path, f"UPDATE {TABLES[0]} SET conversation = x'00' WHERE conversation = ?", ONE)
     for table in TABLES:
-        query(path, f"UPDATE {table} SET checksum = 1 WHERE conversation = ?", ONE)
+        query(path, f"UPDATE {table} SET conversation = x'01', checksum = 1 WHERE conversation = ?",
+              TWO)  # fmt: skip
     with pytest.raises(ValueDamaged, match="both rows"):
         await loaded(path)
-    await repair_store(path)
+
+
+@pytest.mark.parametrize("damages", [("checksum = 1",) * 2, ("checksum = 1", "conversation = x''")])
+async def test_a_repair_keeps_a_deletion_that_both_rows_confirm(
+    path: Path, damages: tuple[str, str]
+) -> None:
+    await stored(path, ONE, TWO)
+    for table, damage in zip(TABLES, damages, strict=True):
+        query(path, f"UPDATE {table} SET {damage} WHERE conversation = ?", ONE)
+    with pytest.raises(ValueDamaged, match=f"both rows of a tombstone in {path.parent}"):
+        await loaded(path)
+    assert not (await repair_store(path)).deletions_lost
+    assert await loaded(path) == {ONE: False, TWO: False}
+
+
+async def test_a_deletion_that_is_damaged_in_both_tables_is_lost_and_said(path: Path) -> None:
+    await stored(path, ONE, TWO)
+    for number, table in enumerate(TABLES):
+        query(path, f"UPDATE {table} SET conversation = ?, checksum = 1 WHERE conversation = ?",
+              bytes([number]), ONE)  # fmt: skip
+    with pytest.raises(ValueDamaged, match="both rows"):
+        await loaded(path)
+    assert (await repair_store(path)).deletions_lost == 1
     assert await loaded(path) == {TWO: False}
 
 
