@@ -44,6 +44,10 @@ def table(result: dict[str, Any]) -> str:
     return "\n".join(rows)
 
 
+def _vectors(machine: dict[str, Any]) -> str:
+    return f" ({machine['vectors']})" if "vectors" in machine else ""
+
+
 def commit() -> str:
     """Return the measured commit, with a mark if files differ from it, but for results."""
     results = [f":!{FOLDER.name}/{name}" for name in ("RESULTS.md", "results.json", "*.png")]
@@ -68,7 +72,7 @@ def write(results: dict[str, dict[str, Any]]) -> None:
         parts += [
             f"## {name}",
             f"Measured at commit `{result['commit']}` on {machine['cores']} cores of"
-            f" {machine['cpu']}, Python {machine['python']}.",
+            f" {machine['cpu']}{_vectors(machine)}, Python {machine['python']}.",
             table(result),
         ]
         parts += [f"![{name}]({path.name})" for path in plots.draw(name, result, FOLDER)]

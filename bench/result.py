@@ -29,14 +29,21 @@ class Goal:
         return {"name": self.name, "value": round(self.value, 3), "bar": bar, "ok": self.ok}
 
 
+_VECTORS = ("amx_bf16", "avx512_bf16", "avx512f", "avx2")
+"""Flags of processors, the first of which tells which kernels of torch a machine runs."""
+
+
 def machine() -> dict[str, object]:
     """Return the machine and the versions that the figures depend on."""
-    cpu = "unknown"
-    for line in Path("/proc/cpuinfo").read_text().splitlines():
-        if line.startswith("model name"):
-            cpu = line.split(":", 1)[1].strip()
-            break
-    return {"cpu": cpu, "cores": os.cpu_count(), "python": platform.python_version()}
+    lines = Path("/proc/cpuinfo").read_text().splitlines()
+    said = {key.strip(): value.strip() for key, _, value in (line.partition(":") for line in lines)}
+    flags = said.get("flags", "").split()
+    return {
+        "cpu": said.get("model name", "unknown"),
+        "vectors": next((flag for flag in _VECTORS if flag in flags), "none"),
+        "cores": os.cpu_count(),
+        "python": platform.python_version(),
+    }
 
 
 def arguments(description: str) -> argparse.Namespace:

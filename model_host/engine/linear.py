@@ -26,7 +26,8 @@ class Linear(NamedTuple):
     weight: with scales, numbers of four bits in an order of this CPU's capability, which the
     kernel unpacks as it multiplies bf16 rows. Without, [out, in]: reordered at load for
     oneDNN, which takes two thirds of the plain kernel's time in a decode step, or for torch's
-    ordinary kernel. scales: bf16 [in / 32, out, 2], scale and zero of each group.
+    ordinary kernel. Reordered weights may be float32 where the rows are bf16: each product is
+    then rounded once. scales: bf16 [in / 32, out, 2], scale and zero of each group.
     """
 
     weight: torch.Tensor
@@ -56,10 +57,11 @@ def multiply(layer: Linear, rows: torch.Tensor) -> torch.Tensor:
     # and two take a quarter longer than four.
     missing = 4 - rows.size(0)
     padded = functional.pad(rows, (0, 0, 0, missing)) if missing > 0 else rows
+    is_wide = layer.weight.dtype != rows.dtype
     product: torch.Tensor = torch.ops.mkldnn._linear_pointwise(
-        padded, layer.weight, bias, "none", [], ""
+        padded.float() if is_wide else padded, layer.weight, bias, "none", [], ""
     )
-    return product[: rows.size(0)]
+    return product[: rows.size(0)].to(rows.dtype) if is_wide else product[: rows.size(0)]
 
 
 def packed_available(dtype: torch.dtype) -> bool:
@@ -69,6 +71,21 @@ def packed_available(dtype: torch.dtype) -> bool:
     ):
         return False
     return dtype is not torch.bfloat16 or bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
+
+
+def bf16_is_wide() -> bool:
+    """Say whether oneDNN multiplies bf16 weights in float32 only, on this machine.
+
+    Without instructions for bf16 the ordinary kernel takes up to ten times as long.
+    """
+    return packed_available(torch.float32) and not packed_available(torch.bfloat16)
+
+
+def is_available(linear: str, dtype: torch.dtype) -> bool:
+    """Say whether this machine has the linear kernel of a closed set for a model's dtype."""
+    if linear == "wide":
+        return dtype is torch.bfloat16 and bf16_is_wide()
+    return linear == "plain" or packed_available(dtype)
 
 
 def int4_available() -> bool:
@@ -83,7 +100,9 @@ def int4_fits(outputs: int, inputs: int) -> bool:
 
 def make_linear(weight: torch.Tensor, bias: torch.Tensor | None, shapes: Shapes) -> Linear:
     """Bind a weight [out, in] to the kernel that the shapes name; packing copies the weight."""
-    if shapes.linear == "packed":
+    if shapes.linear == "wide":
+        weight, bias = weight.float(), bias.float() if bias is not None else None
+    if shapes.linear != "plain":
         weight = torch.ops.mkldnn._reorder_linear_weight(weight, shapes.row_buckets[-1])
     return Linear(weight, None, bias)
 

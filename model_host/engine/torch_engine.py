@@ -11,7 +11,7 @@ import torch
 from model_host.engine.any_format import open_model
 from model_host.engine.compute_threads import StepThreads
 from model_host.engine.kept_verdicts import KeptVerdicts, Verdict
-from model_host.engine.linear import packed_available
+from model_host.engine.linear import is_available
 from model_host.engine.model import Model, build_model
 from model_host.engine.model_file import ModelFile
 from model_host.engine.numerics import (
@@ -159,7 +159,7 @@ def _choose(
     Returns the model, the result of the self-test, and the numerics class.
     """
     dtype = weights.tensors["embedding"].dtype
-    usable = [shapes for shapes in sets if shapes.linear == "plain" or packed_available(dtype)]
+    usable = [shapes for shapes in sets if is_available(shapes.linear, dtype)]
     for shapes in usable:
         model = build_model(file.config, weights.tensors, shapes)
         canary = numerics_class(file.config, numerics, shapes)

@@ -8,16 +8,18 @@ from pathlib import Path
 import pytest
 import torch
 
+from model_host.engine import linear
 from model_host.engine.linear import (
     Linear,
     int4_available,
     int4_fits,
+    is_available,
     make_int4,
     make_linear,
     multiply,
 )
 from model_host.engine.numerics import synthetic, synthetic_four_bits
-from model_host.engine.shapes import FAST, SAFE
+from model_host.engine.shapes import FAST, SAFE, WIDE, Shapes, candidates
 
 ROOT = Path(__file__).parents[3]
 OUTPUTS, INPUTS = 80, 96
@@ -40,16 +42,26 @@ def _int4(outputs: int, inputs: int, bias: torch.Tensor | None) -> tuple[Linear,
     return make_int4(nibbles, scales, bias), ((columns - 8) * scale + zero).flatten(1)
 
 
+def _kernels() -> list[tuple[torch.dtype, Shapes]]:
+    """Return the closed sets of which this machine has the kernel, by dtype."""
+    return [
+        (dtype, shapes)
+        for dtype in (torch.float32, torch.bfloat16)
+        for shapes in (FAST, WIDE, SAFE)
+        # oneDNN multiplies float32 everywhere.
+        if is_available(shapes.linear, dtype) or (shapes is WIDE and dtype is torch.bfloat16)
+    ]
+
+
 @pytest.mark.parametrize("has_bias", [False, True])
-@pytest.mark.parametrize("chosen", [FAST, SAFE])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize(("dtype", "chosen"), _kernels())
 def test_a_layer_of_plain_weights_is_the_product(
-    dtype: torch.dtype, chosen: object, has_bias: bool
+    dtype: torch.dtype, chosen: Shapes, has_bias: bool
 ) -> None:
     weight = synthetic((OUTPUTS, INPUTS), 8, 1.0).to(dtype)
     bias = _bias(dtype) if has_bias else None
     exact = _rows(33, dtype).double() @ weight.double().T + (0 if bias is None else bias.double())
-    got = multiply(make_linear(weight, bias, FAST if chosen is FAST else SAFE), _rows(33, dtype))
+    got = multiply(make_linear(weight, bias, chosen), _rows(33, dtype))
     bound = 0.2 if dtype is torch.bfloat16 else 1e-4
     assert got.dtype is dtype
     assert float((got.double() - exact).abs().max()) < bound
@@ -58,10 +70,10 @@ def test_a_layer_of_plain_weights_is_the_product(
 @pytest.mark.parametrize("has_bias", [False, True])
 def test_a_layer_of_four_bits_is_the_product(has_bias: bool) -> None:
     bias = _bias(torch.bfloat16) if has_bias else None
-    linear, weight = _int4(OUTPUTS, INPUTS, bias)
+    layer, weight = _int4(OUTPUTS, INPUTS, bias)
     rows = _rows(33, torch.bfloat16)
     exact = rows.double() @ weight.T + (0 if bias is None else bias.double())
-    got = multiply(linear, rows)
+    got = multiply(layer, rows)
     assert float(exact.abs().max()) > 2
     assert float((got.double() - exact).abs().max()) < 0.05
 
@@ -70,29 +82,55 @@ def test_a_layer_of_four_bits_is_the_product(has_bias: bool) -> None:
 def test_a_row_of_a_four_bit_layer_is_the_same_alone_and_among_others(
     outputs: int, inputs: int
 ) -> None:
-    linear, _ = _int4(outputs, inputs, None)
+    layer, _ = _int4(outputs, inputs, None)
     rows = _rows(130, torch.bfloat16, inputs)
-    whole = multiply(linear, rows)
+    whole = multiply(layer, rows)
     for size in (1, 2, 3, 4, 5, 7, 8, 11, 16, 31, 64, 65):
         for at in range(0, len(rows) - size, size):
-            assert torch.equal(multiply(linear, rows[at : at + size]), whole[at : at + size])
+            assert torch.equal(multiply(layer, rows[at : at + size]), whole[at : at + size])
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_a_single_row_of_a_packed_layer_is_the_same_as_among_others(dtype: torch.dtype) -> None:
-    linear = make_linear(synthetic((576, 1536), 8, 1.0).to(dtype), None, FAST)
-    assert linear.kernel == "packed"
+@pytest.mark.parametrize(("dtype", "chosen"), [each for each in _kernels() if each[1] is not SAFE])
+def test_a_single_row_of_a_packed_layer_is_the_same_as_among_others(
+    dtype: torch.dtype, chosen: Shapes
+) -> None:
+    layer = make_linear(synthetic((576, 1536), 8, 1.0).to(dtype), None, chosen)
+    assert layer.kernel == "packed"
     rows = _rows(64, dtype, 1536)
-    whole = multiply(linear, rows)
+    whole = multiply(layer, rows)
     for at in range(64):
-        assert torch.equal(multiply(linear, rows[at : at + 1]), whole[at : at + 1])
+        assert torch.equal(multiply(layer, rows[at : at + 1]), whole[at : at + 1])
+
+
+@pytest.mark.parametrize("has_bias", [False, True])
+def test_a_wide_layer_rounds_the_exact_product_once(has_bias: bool) -> None:
+    weight = synthetic((OUTPUTS, INPUTS), 8, 1.0).bfloat16()
+    bias = _bias(torch.bfloat16) if has_bias else None
+    rows = _rows(33, torch.bfloat16)
+    exact = rows.double() @ weight.double().T + (0 if bias is None else bias.double())
+    got = multiply(make_linear(weight, bias, WIDE), rows)
+    # The sum in float32 may lie on the other side of a border between two numbers of bf16.
+    assert (got == exact.bfloat16()).double().mean() > 0.99
+
+
+def test_a_machine_has_one_kind_of_reordered_weights(monkeypatch: pytest.MonkeyPatch) -> None:
+    for has_bf16, has_fp32, of_bf16, of_fp32 in (
+        (True, True, ["packed", "plain"], ["packed", "plain"]),
+        (False, True, ["wide", "plain"], ["packed", "plain"]),
+        (False, False, ["plain"], ["plain"]),
+    ):
+        found = {torch.bfloat16: has_bf16, torch.float32: has_fp32}
+        monkeypatch.setattr(linear, "packed_available", found.__getitem__)
+        for dtype, wanted in ((torch.bfloat16, of_bf16), (torch.float32, of_fp32)):
+            sets = candidates(99, "q4")
+            assert [s.linear for s in sets if is_available(s.linear, dtype)] == wanted
 
 
 @pytest.mark.parametrize("outputs", [8, 16, 20, 48])
 def test_the_four_bit_kernel_accepts_what_int4_fits_says(outputs: int) -> None:
     if int4_fits(outputs, 64):
-        linear, _ = _int4(outputs, 64, None)
-        assert multiply(linear, _rows(2, torch.bfloat16, 64)).shape == (2, outputs)
+        layer, _ = _int4(outputs, 64, None)
+        assert multiply(layer, _rows(2, torch.bfloat16, 64)).shape == (2, outputs)
     else:
         with pytest.raises(RuntimeError):
             _int4(outputs, 64, None)

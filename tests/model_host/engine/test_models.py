@@ -11,7 +11,6 @@ from gguf import GGMLQuantizationType as Kind
 
 from model_host.engine.gguf_file import open_model_file
 from model_host.engine.numerics import _rows_agree, synthetic_model
-from model_host.engine.shapes import FAST_Q4
 from model_host.engine.torch_engine import TorchEngine
 from model_host.engine_api import Logits
 from model_host.errors import (
@@ -162,7 +161,7 @@ def test_the_canary_of_q4_is_a_class_of_its_own(tmp_path: Path) -> None:
     assert len({engine.numerics_class for engine in engines}) == 3
     assert len({engine.namespace(b"salt").digest for engine in engines}) == 3
     assert [engine.memory.bytes_per_token for engine in engines] == [256, 256, 512]
-    first, second = synthetic_model(LLAMA, "q4", FAST_Q4).layers
+    first, second = synthetic_model(LLAMA, "q4", engines[0].model.shapes).layers
     assert first.qkv.kernel == "int4"
     assert first.down.kernel == "int4"
     assert second.qkv.kernel == "packed"

@@ -17,7 +17,7 @@ from model_host.engine.numerics import (
     synthetic,
     verdict_key,
 )
-from model_host.engine.shapes import FAST, HEAD_ROWS_MAX, SAFE, Shapes
+from model_host.engine.shapes import FAST, HEAD_ROWS_MAX, SAFE, WIDE, Shapes
 from model_host.engine.torch_engine import TorchEngine
 from model_host.engine_api import CHUNK_TOKENS
 from model_host.kv import SLAB_TOKENS
@@ -50,7 +50,7 @@ def test_the_self_test_runs_the_whole_closed_set(tiny: TorchEngine) -> None:
             assert not fits or f"attention rows={rows} keys={keys}" in names
 
 
-@pytest.mark.parametrize("chosen", [FAST, SAFE])
+@pytest.mark.parametrize("chosen", [FAST, WIDE, SAFE])
 def test_every_step_runs_in_a_shape_of_the_closed_set(chosen: shapes.Shapes) -> None:
     for count in range(1, CHUNK_TOKENS + 1):
         assert count <= chosen.bucket(count) <= chosen.linear_rows(count)
@@ -154,7 +154,7 @@ def test_the_class_depends_on_the_arithmetic_alone(
     config, chosen = tiny.config, tiny.model.shapes
     fp32 = numerics_class(config, "fp32", chosen)
     assert fp32 == tiny.numerics_class
-    assert fp32 != numerics_class(config, "bf16", chosen)
+    assert numerics_class(config, "fp32", SAFE) != numerics_class(config, "bf16", SAFE)
     other = {k: v for k, v in tiny_model.tensors(seed=2).items() if "norm" not in k}
     path = tiny_model.write(tmp_path / "other.gguf", extra=other)
     assert TorchEngine.load(path, numerics="fp32", threads=1).numerics_class == fp32
