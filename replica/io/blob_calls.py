@@ -33,8 +33,7 @@ class BlobCalls:
 
     @property
     def _stub(self) -> Any:
-        """The stub over the channel in use now, which a renewed certificate replaces."""
-        return BlobServiceStub(self._calls.channel)
+        return self._calls.stub(BlobServiceStub)
 
     async def stat(self, conversation: ConversationId, digest: Digest) -> BlobState:
         """Return the state of a blob; an absent one is incomplete with 0 bytes."""

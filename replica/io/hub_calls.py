@@ -75,9 +75,13 @@ class HubCalls:
         assert self._channel is not None, "authenticate() comes first"
         return self._channel.grpc
 
-    @property
-    def _stub(self) -> Any:
-        return SyncServiceStub(self.channel)
+    def stub(self, service: Callable[[Any], Any]) -> Any:
+        """Return the stub of a service over the channel in use; only after `authenticate`.
+
+        A renewed certificate replaces the channel.
+        """
+        assert self._channel is not None, "authenticate() comes first"
+        return self._channel.stub(service)
 
     async def close(self) -> None:
         """Close the channel."""
@@ -112,7 +116,7 @@ class HubCalls:
         """Authenticate; connect first if the hub shows another certificate than before."""
         channel = await self._next_channel() if may_reconnect else self._channel
         assert channel is not None, "streams have a channel"
-        stub: Any = SyncServiceStub(channel.grpc)
+        stub = channel.stub(SyncServiceStub)
 
         async def call(request: pb.AuthenticateRequest) -> pb.AuthenticateResponse:
             response: pb.AuthenticateResponse = await rpc.typed(
@@ -184,7 +188,7 @@ class HubCalls:
         """Call a method of a service of the hub, given by its stub, with a ticket."""
 
         async def call(metadata: Metadata) -> Any:
-            method = getattr(service(self.channel), name)
+            method = getattr(self.stub(service), name)
             return await rpc.typed(method(request, metadata=metadata, timeout=rpc.CALL_TIMEOUT_S))
 
         return await self.ticketed(call)
@@ -194,7 +198,7 @@ class HubCalls:
         is_last = False
         while True:
             metadata = await self._ticket_metadata()
-            call = getattr(self._stub, name)(request, metadata=metadata, **options)
+            call = getattr(self.stub(SyncServiceStub), name)(request, metadata=metadata, **options)
             try:
                 async for response in call:
                     is_last = True  # a retry would repeat the responses

@@ -12,7 +12,8 @@ import errno
 import hashlib
 import os
 import ssl
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any
 
 import grpc
@@ -33,6 +34,16 @@ class HubChannel:
     grpc: Any
     certificate_digest: bytes
     """SHA-256 of the certificate; zeros without TLS."""
+    _stubs: dict[Callable[[Any], Any], Any] = field(default_factory=dict, compare=False)
+
+    def stub(self, service: Callable[[Any], Any]) -> Any:
+        """Return the channel's stub of a service, given by its class.
+
+        A stub makes an object for each method of its service, so it is made once.
+        """
+        if service not in self._stubs:
+            self._stubs[service] = service(self.grpc)
+        return self._stubs[service]
 
     def accepts(self, certificate: bytes) -> bool:
         """Say whether this channel accepts a certificate (DER)."""

@@ -6,6 +6,8 @@ import socket
 import grpc
 import pytest
 
+from antiphon.v1.blob_pb2_grpc import BlobServiceStub
+from antiphon.v1.sync_pb2_grpc import SyncServiceStub
 from replica.io.hub_channel import open_channel, plain_channel
 from replica.refusals import HubUnreachable
 
@@ -44,3 +46,10 @@ async def test_a_channel_soon_connects_to_a_hub_that_was_away_for_long() -> None
                 state = channel.get_state(try_to_connect=True)
             state = channel.get_state(try_to_connect=True)
     await channel.close()
+
+
+async def test_a_channel_makes_one_stub_of_a_service() -> None:
+    channel = plain_channel("127.0.0.1:1")
+    async with channel.grpc:
+        assert channel.stub(SyncServiceStub) is channel.stub(SyncServiceStub)
+        assert isinstance(channel.stub(BlobServiceStub), BlobServiceStub)
