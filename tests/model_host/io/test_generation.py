@@ -26,6 +26,7 @@ from replica.io.replica import Replica
 from replica.log.body import (
     Body,
     FinishReason,
+    Generation,
     Media,
     Message,
     Need,
@@ -184,15 +185,21 @@ async def test_a_cancel_keeps_the_partial_answer(served: ServedHost):
 
 async def test_a_stop_string_is_not_shown_but_its_tokens_enter_the_context(served_real: ServedHost):
     async with served_real.host() as host:
-        talk = await Talk.begin(served_real.replica, host.key)
-        await talk.say("What is the capital of France?")
-        request = await talk.request(stop=("Paris",), tokens=40)
-        answer = await talk.answer(request)
+
+        async def ask(**options: Any) -> Generation:
+            talk = await Talk.begin(served_real.replica, host.key)
+            await talk.say("What is the capital of France?")
+            return await talk.answer(await talk.request(tokens=40, **options))
+
+        # Where two tokens are nearly alike, the answer depends on the machine.
+        whole = text_of((await ask()).parts)
+        stop = whole[len(whole) // 2 :][:4]
+        answer = await ask(stop=(stop,))
     assert answer.finish_reason == FinishReason.STOP
-    assert "Paris" in answer.finish_detail
-    assert "Paris" not in text_of(answer.parts)
+    assert stop in answer.finish_detail
+    assert text_of(answer.parts) == whole[: whole.index(stop)]
     text = host.offer.tokenizer.decode_bytes(answer.token_ids).decode()
-    assert "Paris" in text
+    assert stop in text
     assert answer.visible_bytes == len(text_of(answer.parts).encode())
 
 
