@@ -2,7 +2,7 @@
 
 import os
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from pydantic import field_validator
 from pydantic_settings import SettingsConfigDict
@@ -34,7 +34,8 @@ class Settings(ProgramSettings):
     services_dir: Path = DEFAULT_ROOT
     """Folder of the hub's and the host's data under `antiphon up`."""
     model: str = "SmolLM2-135M-Instruct"
-    """The model that `antiphon up` serves: a name, or the path of a GGUF or model folder."""
+    """The model that `antiphon up` serves: a name, or the path of a GGUF or model folder; with @q4,
+    @bf16 or @fp32 behind it in these numerics."""
     numerics: Numerics = "auto"
     """Number formats of the computation: q4, bf16, fp32, or auto; see spec/07-host §7."""
     host_module: str = "model_host"
@@ -103,6 +104,12 @@ def load_settings(flags: dict[str, Any], config_file: Path | None = None) -> Set
     except ArgumentInvalid as error:
         raise ConfigInvalid(error.detail) from error
     return settings if joined is None else settings.model_copy(update={"hub": joined})
+
+
+def without_numerics(model: str) -> str:
+    """Return a model's name or path without the numerics stated behind it."""
+    name, _, behind = model.rpartition("@")
+    return name if name and behind in get_args(Numerics) else model
 
 
 def folder_of(text: str, name: str) -> Path:

@@ -10,6 +10,7 @@ import sys
 from collections.abc import AsyncIterator
 from dataclasses import asdict, dataclass
 from functools import cache
+from pathlib import Path
 
 import grpc
 import typer
@@ -17,11 +18,12 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from rich.text import Text
 
 from antiphon.cli.command import command
+from antiphon.cli.config import without_numerics
 from antiphon.cli.errors import NotInPlace
 from antiphon.cli.output import Output, brief
 from antiphon.cli.overview import served_by
 from antiphon.cli.rows import counted, wrapped
-from antiphon.cli.session import Session
+from antiphon.cli.session import Session, is_away, link_step
 from replica.errors import AntiphonError
 from replica.ids import ConversationId, short
 from replica.io import HostCalls, Replica, error_of, keys, open_channel
@@ -150,7 +152,7 @@ def _disk(session: Session) -> Finding:
 
 
 def _model(session: Session) -> Finding:
-    name = session.settings.model
+    name = without_numerics(session.settings.model)
     argv = [sys.executable, "-m", "model_host", "list", "--json"]
     step = "`antiphon model pull` fetches it (98 MB)."
     try:
@@ -165,7 +167,10 @@ def _model(session: Session) -> Finding:
             if model.get("present"):
                 return Finding("ok", "model", f"{name}  {model.get('path', '')}")
             return Finding("warn", "model", f"{name} is not downloaded yet", step)
-    return Finding("ok", "model", f"{name} (a path)")
+    if Path(name).expanduser().exists():
+        return Finding("ok", "model", f"{name} (a path)")
+    detail = f"'{name}' is neither a known model nor a file or folder"
+    return Finding("warn", "model", detail, "`antiphon model list` shows the known ones.")
 
 
 async def _store_hub_and_host(session: Session) -> AsyncIterator[Finding]:
@@ -205,13 +210,14 @@ async def _hub(session: Session, replica: Replica) -> Finding:
     if replica.hub.is_linked:
         return Finding("ok", "hub", f"{session.settings.hub}  key {short(replica.hub.key or b'')}")
     error = replica.hub.last_error
-    detail = f"{session.settings.hub} is away"
+    address = session.settings.hub
     if error is None:
-        return Finding("warn", "hub", f"{detail}: no answer in time", "antiphon up")
-    serious = error.reason == "PEER_IDENTITY_CHANGED"
-    step = error.next_step if serious else "`antiphon up` starts one; until then you work offline."
-    verdict = "fail" if serious else "warn"
-    return Finding(verdict, "hub", f"{detail}: {brief(error)}", step)
+        return Finding("warn", "hub", f"{address} is away: no answer in time", "antiphon up")
+    if is_away(error):
+        step = "`antiphon up` starts one; until then you work offline."
+        return Finding("warn", "hub", f"{address} is away: {brief(error)}", step)
+    verdict = "warn" if error.retryable else "fail"
+    return Finding(verdict, "hub", f"{address} is not linked: {brief(error)}", link_step(error))
 
 
 async def _untaken(session: Session, replica: Replica) -> AsyncIterator[Finding]:

@@ -3,6 +3,8 @@
 AntiphonError
 ├── RequestRefused
 │   ├── PrefixUnknown        no id here has this prefix
+│   │   ├── NotAtTheHub      no conversation that the hub lists has it
+│   │   └── EntryUnknown     no entry of the conversation has it
 │   ├── BranchUnknown        no branch has this name
 │   ├── PrefixAmbiguous      several ids have this prefix
 │   ├── NothingHere          no conversation is held here yet

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from antiphon.cli.command import Group, command
+from antiphon.cli.config import without_numerics
 from antiphon.cli.errors import DaemonFailed
 from antiphon.cli.session import Session
 
@@ -33,7 +34,7 @@ def register(app: typer.Typer) -> None:
         ] = None,
     ) -> int:
         """Fetch a model, check its digest and keep it in the cache folder."""
-        return _run(session, "pull", name or session.settings.model)
+        return _run(session, "pull", without_numerics(name or session.settings.model))
 
     @command(group, "list")
     def list_(session: Session) -> int:

@@ -13,9 +13,17 @@ from antiphon.cli.branch_view import NO_BRANCH, BranchView, queue_words, view_of
 from antiphon.cli.command import ConversationArgument, command
 from antiphon.cli.forks import fork_records, say_forks
 from antiphon.cli.names import KEY_DIGITS
-from antiphon.cli.output import HUB_UNREACHABLE, brief, harmless
+from antiphon.cli.output import brief, harmless
 from antiphon.cli.rows import cut, entries_at, words_of
-from antiphon.cli.session import STILL_READ, Session, load_from, offline_words, unsynced_words
+from antiphon.cli.session import (
+    STILL_READ,
+    Session,
+    is_away,
+    link_step,
+    load_from,
+    offline_words,
+    unsynced_words,
+)
 from antiphon.cli.tables import plain_table
 from replica.conversation import Conversation, EntryStore, newest_place
 from replica.errors import AntiphonError, StoreError
@@ -87,7 +95,11 @@ def register(app: typer.Typer) -> None:
                     await replica.wait_for(
                         lambda: replica.hub.is_linked or replica.hub.last_error is not None, 1.0
                     )
-                _report(session, statuses, _hub_record(session, replica), served_by(replica))
+                error = replica.hub.last_error
+                _report(
+                    session, statuses, _hub_record(session, replica), served_by(replica),
+                    is_refused=error is not None and not is_away(error),
+                )  # fmt: skip
         except STILL_READ as error:
             async with session.reading() as store:
                 statuses = await _all_local(session, store, wanted)
@@ -199,7 +211,7 @@ def _hub_record(session: Session, replica: Replica) -> dict[str, Any]:
         "state": "linked" if replica.hub.is_linked else "away",
         "key": replica.hub.key.hex() if replica.hub.key is not None else None,
         "error": brief(error) if error and not replica.hub.is_linked else None,
-        "next_step": error.next_step if error and not replica.hub.is_linked else None,
+        "next_step": link_step(error) if error and not replica.hub.is_linked else None,
         "hosts": [
             {
                 "key": host.key.hex(),
@@ -218,6 +230,8 @@ def _report(
     statuses: list[ConversationStatus],
     hub: dict[str, Any],
     through: str | None = None,
+    *,
+    is_refused: bool = False,
 ) -> None:
     out = session.out
     if out.as_json:
@@ -250,7 +264,6 @@ def _report(
         out.note(NOTHING_YET)
     elif hub["state"] == "away":
         unsynced = sum(s.unsynced for s in statuses)
-        is_refused = hub["error"] and not hub["error"].endswith(f"[{HUB_UNREACHABLE}]")
         out.note(f"next: {hub['next_step']}" if is_refused else offline_words(unsynced))
 
 

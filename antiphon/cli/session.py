@@ -325,10 +325,19 @@ def unsynced_words(replica: Replica, conversation: ConversationId) -> str:
             f"the hub does not take {sent}: {brief(error_of(refusal))}. {refusal.next_step}"
             " What is written here is kept."
         )
-    if error is None or isinstance(error, HubUnreachable | LinkIdle):
+    if error is None or is_away(error):
         return offline_words(waiting)
-    step = CLOCK_STEP if type(error) is ProofInvalid else error.next_step
-    return f"not linked: {brief(error)}. {step} {offline_words(waiting)}"
+    return f"not linked: {brief(error)}. {link_step(error)} {offline_words(waiting)}"
+
+
+def is_away(error: AntiphonError) -> bool:
+    """Say whether an error of the link is that no hub answers; it comes back by itself then."""
+    return isinstance(error, HubUnreachable | LinkIdle)
+
+
+def link_step(error: AntiphonError) -> str:
+    """Return what to do about an error of the link."""
+    return CLOCK_STEP if type(error) is ProofInvalid else error.next_step
 
 
 def offline_words(waiting: int) -> str:

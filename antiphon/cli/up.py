@@ -9,7 +9,7 @@ import typer
 from rich.text import Text
 
 from antiphon.cli.command import command
-from antiphon.cli.config import Numerics, folder_of
+from antiphon.cli.config import Numerics, folder_of, without_numerics
 from antiphon.cli.errors import DaemonFailed, ModelNotFetched
 from antiphon.cli.session import Session
 from antiphon.cli.supervisor import Daemon, Supervisor
@@ -78,7 +78,7 @@ def register(app: typer.Typer) -> None:
         )
         if settings.host_module == "model_host":
             for each in models:
-                await fetch_model(_without_numerics(each))
+                await fetch_model(without_numerics(each))
         session.out.note(Text("starting the hub, then the model host …", style="dim"))
         try:
             async with supervisor:
@@ -106,12 +106,6 @@ def _check_listen(address: str, hub_port: int) -> None:
             f"--listen: port {hub_port} is the hub's own on loopback, which is in {host};"
             f" choose another, such as {host}:{hub_port + 1}"
         )
-
-
-def _without_numerics(model: str) -> str:
-    """Return a model's name or path without the numerics stated behind it."""
-    name, _, behind = model.rpartition("@")
-    return name if name and behind in get_args(Numerics) else model
 
 
 async def fetch_model(model: str) -> None:

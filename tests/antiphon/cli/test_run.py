@@ -14,7 +14,7 @@ import pytest
 
 from antiphon.cli.errors import DaemonFailed, HostKeyElsewhere
 from antiphon.cli.supervisor import Daemon, Supervisor
-from replica.io import linked_hosts
+from replica.io import HubKeyUnknown, linked_hosts
 from replica.link.profile_choice import named_profile
 from tests.antiphon.cli.conftest import Terminal, World
 from tests.antiphon.cli.processes import (
@@ -286,6 +286,33 @@ def test_doctor_fails_on_a_key_that_others_may_read(me: Terminal) -> None:
         (f.get("check"), f.get("verdict")) for f in map(json.loads, result.stdout.splitlines())
     }
     assert ("key", "fail") in verdicts
+
+
+def found(me: Terminal, check: str, *arguments: str) -> dict[str, str]:
+    """Return what doctor finds of one check, whether others fail or not."""
+    lines = me.run("doctor", "--json", *arguments).stdout.splitlines()
+    (finding,) = (one for one in map(json.loads, lines) if one.get("check") == check)
+    return finding
+
+
+def test_doctor_says_what_to_do_where_a_start_of_the_hub_does_not_help(me: Terminal) -> None:
+    hub = found(me, "hub", "--hub-address", "192.0.2.1:7411")
+    assert (hub["verdict"], hub["next_step"]) == ("fail", HubKeyUnknown.next_step)
+    assert "HUB_KEY_UNKNOWN" in hub["detail"]
+
+
+@pytest.mark.parametrize(
+    ("model", "verdict", "words"),
+    [("no-such-model", "warn", "'no-such-model' is neither a known model nor a file or folder"),
+     ("SmolLM2-135M-Instruct@q4", "ok", "SmolLM2-135M-Instruct "),
+     (f"{__file__}@bf16", "ok", f"{__file__} (a path)")],
+)  # fmt: skip
+def test_doctor_looks_for_the_model_of_the_settings(
+    me: Terminal, model: str, verdict: str, words: str
+) -> None:
+    (me.world.folder / "config.toml").write_text(f'model = "{model}"\n')
+    finding = found(me, "model")
+    assert (finding["verdict"], finding["detail"][: len(words)]) == (verdict, words)
 
 
 def test_a_hub_with_another_key_is_an_error_and_not_offline(world: World, me: Terminal) -> None:
