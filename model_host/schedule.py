@@ -24,7 +24,7 @@ from replica.conversation import (
     sealable,
 )
 from replica.ids import ConversationId, EntryId, PublicKey
-from replica.log import FinishReason, Generation, Request, Role
+from replica.log import FinishReason, Generation, Request
 from replica.order import SealNode
 
 Key = TypeVar("Key")
@@ -267,7 +267,7 @@ def _shorten(kept: dict[Key, Any], count: int) -> None:
 
 def is_host_of(held: Conversation, key: PublicKey) -> bool:
     """Say whether `key` may answer in a conversation: a member with the role HOST."""
-    return held.is_member(key) and Role.HOST in held.log.membership.roles[key]
+    return held.is_member(key) and held.log.membership.is_host(key)
 
 
 def _resume(held: Conversation, request: EntryId, runs: list[SealNode]) -> Decision | None:

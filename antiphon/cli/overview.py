@@ -294,7 +294,7 @@ def _list_table(statuses: list[ConversationStatus], current: ConversationId | No
             short(held.id),
             Text(title_of(held), no_wrap=True, overflow="ellipsis"),
             str(_turns(held)),
-            str(len(held.log.membership.roles)),
+            str(len(held.log.membership.members())),
             ago(_last_ms(status)),
         )
     return table
@@ -345,14 +345,15 @@ def _status_record(status: ConversationStatus) -> dict[str, Any]:
 
 def _list_record(status: ConversationStatus, current: ConversationId | None) -> dict[str, Any]:
     held = status.held
+    membership = held.log.membership
     return {
         "conversation": held.id.hex(),
         "title": title_of(held),
         "turns": _turns(held),
         "entries": len(held.log),
         "members": [
-            {"key": key.hex(), "roles": sorted(role.name.lower() for role in roles)}
-            for key, roles in held.log.membership.roles.items()
+            {"key": key.hex(), "roles": sorted(r.name.lower() for r in membership.roles[key])}
+            for key in membership.members()
         ],
         "unsynced": status.unsynced,
         "last_ack_ms": status.acked_ms,

@@ -17,7 +17,6 @@ from antiphon.cli.tables import plain_table
 from replica.conversation import Conversation
 from replica.ids import EntryId
 from replica.io import ContextPages, HostCalls, PagedEntry
-from replica.log import Role
 
 PLACES = (
     ("cached", "in memory", "green"),
@@ -72,8 +71,7 @@ def register(app: typer.Typer) -> None:
             chosen = await session.choose(store, conversation)
             held = check_readable(await load_from(store, chosen))
             names = await session.names(store, held)
-        among = [k for k, roles in held.log.membership.roles.items() if Role.HOST in roles]
-        host = await host_to_ask(session, host_address, among)
+        host = await host_to_ask(session, host_address, held.log.membership.hosts())
         at = find_entry(held, seal) if seal is not None else None
         async with HostCalls(host.address, session.key(), host.key) as calls:
             pages = await calls.pages(chosen, at)

@@ -22,8 +22,7 @@ def choose_host(
     ConversationDamaged.
     """
     held.require_whole()
-    membership = held.log.membership
-    hosts = list(filter(membership.is_host, membership.roles))
+    hosts = held.log.membership.hosts()
     if wanted is not None and wanted not in hosts:
         raise HostMissing(f"{short(wanted)} is not a host of this conversation")
     if not hosts:

@@ -54,6 +54,14 @@ class Membership:
         """Say whether `key` may answer requests: it has the role HOST and is not revoked."""
         return self.is_member(key) and Role.HOST in self.roles[key]
 
+    def members(self) -> tuple[PublicKey, ...]:
+        """Return the keys that `is_member` names; `roles` has those that were removed too."""
+        return tuple(filter(self.is_member, self.roles))
+
+    def hosts(self) -> tuple[PublicKey, ...]:
+        """Return the keys that `is_host` names."""
+        return tuple(filter(self.is_host, self.roles))
+
     def is_owner(self, key: PublicKey) -> bool:
         """Say whether `key` may act as an owner now: it has the role and is not revoked."""
         return self.has_owner_role(key) and key not in self.kept

@@ -134,6 +134,4 @@ async def append(at: Handle, body: Body, place: Place) -> None:
 
 def has_host(held: Held) -> bool:
     """Say whether a model host is a member."""
-    membership = held.log.membership
-    hosts = (key for key, roles in membership.roles.items() if Role.HOST in roles)
-    return any(membership.is_member(key) for key in hosts)
+    return bool(held.log.membership.hosts())

@@ -99,6 +99,15 @@ def test_offline_only_a_named_or_pinned_host_is_granted(world: World, me: Termin
     assert me.record("new")["host_reason"] == "pinned"
 
 
+def test_a_host_that_was_removed_is_asked_for_nothing(world: World, me: Terminal) -> None:
+    me.ok("new")
+    me.ok("members", "remove", own_host(world)[:12])
+    asked = me.run("pages")
+    assert asked.exit_code == 1
+    assert "no host of the conversation (none)" in asked.stderr
+    assert me.refused("warm") == "HOST_MISSING"
+
+
 def test_vouching_withdrawn_revokes_nothing(world: World, me: Terminal) -> None:
     me.ok("new")
     restart(world, vouches=False)

@@ -270,6 +270,8 @@ def test_members_have_names_beside_the_replica(me: Terminal, bob: Terminal) -> N
     assert me.refused("members", "remove", "bob") == "ARGUMENT_INVALID"
     states = {record["name"]: record["state"] for record in me.records("members")}
     assert states["bob"] == "removed"
+    listed = {one["key"] for one in me.record("list")["members"]}
+    assert listed == {record["key"] for record in me.records("members") if record["name"] != "bob"}
     assert bob.run("clone", me.records("list")[0]["conversation"]).exit_code == 1
 
 

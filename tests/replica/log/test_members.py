@@ -158,6 +158,22 @@ def test_no_member_without_a_role() -> None:
     assert not empty.is_visible(genesis)
 
 
+def test_a_removed_key_keeps_its_roles_and_is_no_member() -> None:
+    ada, hal = Writer(1), Writer(2)
+    genesis = ada.genesis()
+    log = Log(genesis.conversation)
+    log.admit(genesis)
+    grant = ada.write(log.conversation, Member(Grant(hal.public, Role.HOST)), parents=[genesis])
+    log.admit(grant)
+    assert (log.membership.members(), log.membership.hosts()) == (
+        (ada.public, hal.public), (hal.public,)
+    )  # fmt: skip
+    removal = Member(Revocation(hal.public, ()))
+    log.admit(ada.write(log.conversation, removal, parents=[grant]))
+    assert Role.HOST in log.membership.roles[hal.public]
+    assert (log.membership.members(), log.membership.hosts()) == ((ada.public,), ())
+
+
 def test_membership_at_heads_ignores_later_entries() -> None:
     ada, bob = Writer(1), Writer(2)
     genesis = ada.genesis()
