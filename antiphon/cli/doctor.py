@@ -291,7 +291,7 @@ async def _host(replica: Replica, host: LinkedHost) -> Finding:
     info = host.info
     names = ", ".join(profile_names(info.profiles))
     words = f"{short(info.key)}  {names}  {'vouched for' if host.vouched else 'pinned'}"
-    if not info.address or info.address.endswith(":0"):
+    if not info.has_service:
         return Finding("ok", "host", f"{words}  linked, answers no questions")
     try:
         async with HostCalls(info.address, replica.key, info.key) as calls:

@@ -7,6 +7,14 @@ from replica.ids import KEY_BYTES, PublicKey, key_from_hex
 from replica.refusals import ArgumentInvalid
 
 
+def parse_key(text: str) -> PublicKey:
+    """Read a public key of 64 hex digits. Raises ArgumentInvalid."""
+    try:
+        return key_from_hex(text)
+    except ValueError as error:
+        raise ArgumentInvalid(str(error)) from error
+
+
 def find_key(
     text: str, known: Iterable[PublicKey], names: Mapping[PublicKey, str] | None = None
 ) -> PublicKey:
@@ -15,10 +23,7 @@ def find_key(
     Raises ArgumentInvalid, PrefixAmbiguous.
     """
     if len(text) == 2 * KEY_BYTES:
-        try:
-            return key_from_hex(text)
-        except ValueError as error:
-            raise ArgumentInvalid(str(error)) from error
+        return parse_key(text)
     among = list(known)
     named = [key for key in among if (names or {}).get(key) == text]
     if len(named) == 1:

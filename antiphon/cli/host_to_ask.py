@@ -6,11 +6,12 @@ from typing import Annotated
 
 import typer
 
-from antiphon.cli.errors import NoHostToAsk
+from antiphon.cli.errors import HostNotLinked, NoHostToAsk
 from antiphon.cli.rows import counted
 from antiphon.cli.session import Session
+from replica.conversation import Conversation
 from replica.ids import PublicKey, short
-from replica.io import linked_hosts, pinned_key
+from replica.io import Replica, choose_host, linked_hosts, pinned_key
 from replica.link import LinkedHost
 
 HostAddressOption = Annotated[
@@ -43,7 +44,9 @@ async def host_to_ask(
         async with session.reading() as store:
             hub_key = await pinned_key(store, session.settings.hub)
     hosts = await linked_hosts(session.settings.hub, session.key(), hub_key)
-    found = [host for host in hosts if _answers(host) and (among is None or host.key in among)]
+    found = [
+        host for host in hosts if host.info.has_service and (among is None or host.key in among)
+    ]
     pinned = session.settings.host_key
     found.sort(key=lambda host: host.key != pinned)
     if not found:
@@ -51,8 +54,16 @@ async def host_to_ask(
     return HostAddress(found[0].info.address, found[0].key)
 
 
-def _answers(host: LinkedHost) -> bool:
-    return bool(host.info.address) and not host.info.address.endswith(":0")
+def linked_host(replica: Replica, held: Conversation, wanted: PublicKey | None) -> LinkedHost:
+    """Return the linked host of a conversation to ask: `wanted`, else the first that answers.
+
+    Raises HostNotLinked, HostMissing.
+    """
+    answering = {host.key: host for host in replica.hub.hosts if host.info.has_service}
+    key = choose_host(held, tuple(answering), wanted)
+    if key not in answering:
+        raise HostNotLinked(f"{short(key)} is not linked to the hub, or answers no questions")
+    return answering[key]
 
 
 def _why_none(hosts: Collection[LinkedHost], among: Collection[PublicKey] | None) -> str:

@@ -9,11 +9,12 @@ from rich.text import Text
 from antiphon.cli import serve
 from antiphon.cli.command import Group, command, interruptible
 from antiphon.cli.errors import KeyNotGiven, Unconfirmed
+from antiphon.cli.find_key import parse_key
 from antiphon.cli.session import Session
 from replica.conversation import EntryStore, is_loopback
-from replica.ids import PublicKey, key_from_hex
+from replica.ids import PublicKey
 from replica.io import HubCalls, HubKeyUnknown, pin, pinned_key
-from replica.refusals import ArgumentInvalid, PeerIdentityChanged, PinDamaged
+from replica.refusals import PeerIdentityChanged, PinDamaged
 
 
 def register(app: typer.Typer) -> None:
@@ -37,7 +38,7 @@ def register(app: typer.Typer) -> None:
         it with the one the hub prints when it starts, or give that as --key. Off loopback
         --yes alone is refused: whoever answers there could be anyone.
         """
-        expected = _parse(key)
+        expected = parse_key(key) if key is not None else None
         address = session.settings.hub
         if yes and expected is None and not is_loopback(address):
             raise HubKeyUnknown(f"{address} is not on this machine; --yes alone pins no key there")
@@ -52,13 +53,6 @@ def register(app: typer.Typer) -> None:
                 await pin(replica.store, address, now)
         _report(session, before, now)
         return 0
-
-
-def _parse(text: str | None) -> PublicKey | None:
-    try:
-        return key_from_hex(text) if text is not None else None
-    except ValueError as error:
-        raise ArgumentInvalid(str(error)) from error
 
 
 async def _keys(session: Session, store: EntryStore) -> tuple[PublicKey | None, PublicKey]:

@@ -7,10 +7,10 @@ import typer
 from rich.text import Text
 
 from antiphon.cli.command import command
-from antiphon.cli.find_key import find_key
+from antiphon.cli.find_key import find_key, parse_key
 from antiphon.cli.session import Session, is_synced
 from antiphon.cli.turn import check_text
-from replica.ids import ConversationId, PublicKey, key_from_hex, short
+from replica.ids import ConversationId, PublicKey, short
 from replica.io import Replica, begin, petnames
 from replica.limits import STOP_STRING_BYTES_MAX, STOP_STRINGS_MAX
 from replica.link import (
@@ -193,14 +193,6 @@ async def _wait_for_hub(session: Session, replica: Replica) -> None:
         return replica.hub.is_linked or replica.hub.last_error is not None
 
     await replica.wait_for(is_decided, session.settings.sync_timeout_s)
-
-
-def parse_key(text: str) -> PublicKey:
-    """Read a public key of 64 hex digits. Raises ArgumentInvalid."""
-    try:
-        return key_from_hex(text)
-    except ValueError as error:
-        raise ArgumentInvalid(str(error)) from error
 
 
 def parse_grant(text: str) -> Grant:

@@ -12,16 +12,14 @@ import typer
 from rich.text import Text
 
 from antiphon.cli.command import command
-from antiphon.cli.errors import HostNotLinked
-from antiphon.cli.new import parse_key
+from antiphon.cli.find_key import parse_key
+from antiphon.cli.host_to_ask import linked_host
 from antiphon.cli.new_file import check_replaceable, new_file
 from antiphon.cli.output import Output
 from antiphon.cli.session import Session
-from replica.conversation import Conversation
 from replica.ids import ID_BYTES, ConversationId, PublicKey, short
 from replica.io import HostCalls, Replica
 from replica.link import HostInfo
-from replica.log import Role
 from replica.refusals import ArgumentInvalid
 
 PART_BYTES = 256 * 1024
@@ -102,17 +100,11 @@ def show_import(out: Output, conversation: ConversationId, tokens: int, host: Pu
 async def _host_of(
     session: Session, replica: Replica, conversation: ConversationId, named: str | None
 ) -> HostInfo:
-    """Return the linked host that the conversation is granted to. Raises HostNotLinked."""
-    key = parse_key(named) if named else None
-    held: Conversation = await replica.load(conversation)
+    """Return the linked host of the conversation. Raises HostNotLinked, HostMissing."""
+    wanted = parse_key(named) if named else None
+    held = await replica.load(conversation)
     await session.sync(replica, conversation)
-    for host in replica.hub.hosts:
-        roles = held.log.membership.roles.get(host.key, frozenset())
-        is_wanted = host.key == key if key is not None else Role.HOST in roles
-        if is_wanted and host.info.address:
-            return host.info
-    which = f"{short(key)} is not" if key is not None else "no host of the conversation is"
-    raise HostNotLinked(f"{which} linked to the hub, or answers no questions")
+    return linked_host(replica, held, wanted).info
 
 
 async def _write(file: Path, calls: HostCalls, conversation: ConversationId) -> int:

@@ -14,7 +14,9 @@ import typer
 from rich.text import Text
 
 from antiphon.cli.command import ConversationArgument, command
-from antiphon.cli.errors import ChecksFailed, HostNotLinked
+from antiphon.cli.errors import ChecksFailed
+from antiphon.cli.find_key import parse_key
+from antiphon.cli.host_to_ask import linked_host
 from antiphon.cli.new_file import check_creatable, new_file
 from antiphon.cli.output import Output
 from antiphon.cli.rows import counted
@@ -32,17 +34,16 @@ from replica.conversation import (
     check_receipt,
     findings_digest,
 )
-from replica.ids import EntryId, PublicKey, key_from_hex, short
+from replica.ids import EntryId, PublicKey, short
 from replica.io import (
     HostCalls,
     ReplayEvent,
     ReplayProgress,
     Replica,
-    choose_host,
     decode_receipt,
     encode_receipt,
 )
-from replica.refusals import ArgumentInvalid, HubUnreachable
+from replica.refusals import HubUnreachable
 
 _INDENT = " " * 7
 MARKS = {
@@ -100,7 +101,7 @@ def register(app: typer.Typer) -> None:
         ] = None,
     ) -> None:
         """Compute a conversation again at its host; exit 1 unless all is accepted."""
-        wanted = _key(host)
+        wanted = parse_key(host) if host is not None else None
         if check is not None:
             _check(session.out, decode_receipt(read_file(check)), wanted)
             return
@@ -121,13 +122,6 @@ def register(app: typer.Typer) -> None:
         conclude(session.out, got, held)
 
 
-def _key(text: str | None) -> PublicKey | None:
-    try:
-        return key_from_hex(text) if text is not None else None
-    except ValueError as error:
-        raise ArgumentInvalid(f"--host: {error}") from error
-
-
 async def _ask(
     session: Session,
     replica: Replica,
@@ -137,12 +131,9 @@ async def _ask(
     first: EntryId | None,
 ) -> Receipt:
     """Show the findings as they come; return the receipt. Raises ReceiptInvalid."""
-    addresses = {one.info.key: one.info.address for one in replica.hub.hosts}
-    key = choose_host(held, tuple(addresses), wanted)
-    if not addresses.get(key) or addresses[key].endswith(":0"):
-        raise HostNotLinked(f"{short(key)} is not linked to the hub, or answers no questions")
-    async with HostCalls(addresses[key], replica.key, key) as calls:
-        return await _follow(session, held, calls.replay(held.id, mode, first), key)
+    host = linked_host(replica, held, wanted)
+    async with HostCalls(host.info.address, replica.key, host.key) as calls:
+        return await _follow(session, held, calls.replay(held.id, mode, first), host.key)
 
 
 async def _follow(

@@ -5,15 +5,15 @@ from typing import Annotated
 import typer
 
 from antiphon.cli.command import ConversationArgument, command
-from antiphon.cli.errors import HostNotLinked
 from antiphon.cli.find_key import find_key
+from antiphon.cli.host_to_ask import linked_host
 from antiphon.cli.send import HostOption, ProfileOption
 from antiphon.cli.session import Session, find_entry
 from antiphon.cli.turn import check_role
 from replica.conversation import Conversation, Place
-from replica.ids import EntryId, PublicKey, short
-from replica.io import HostCalls, Replica, choose_host
-from replica.link import LinkedHost, named_profile
+from replica.ids import EntryId
+from replica.io import HostCalls
+from replica.link import named_profile
 
 
 def register(app: typer.Typer) -> None:
@@ -50,7 +50,7 @@ def register(app: typer.Typer) -> None:
             place = (await session.choices(replica.store, chosen)).place(held)
             entry = last_of(held, place) if at is None else find_entry(held, at)
             wanted = find_key(host, held.log.membership.roles) if host is not None else None
-            linked = _linked(replica, held, wanted)
+            linked = linked_host(replica, held, wanted)
             named = (
                 named_profile(linked.info.profiles, profile).digest if profile is not None else None
             )
@@ -91,13 +91,3 @@ def kept_words(tokens: int, minutes: int) -> str:
 def last_of(held: Conversation, place: Place) -> EntryId:
     """Return the latest parent of a place, behind which the next message goes."""
     return max(place.parents, key=lambda i: held.log.entries[i].order_key)
-
-
-def _linked(replica: Replica, held: Conversation, wanted: PublicKey | None) -> LinkedHost:
-    """Return the host to ask, with its address. Raises HostNotLinked, HostMissing."""
-    hosts = replica.hub.hosts
-    key = choose_host(held, tuple(host.key for host in hosts), wanted)
-    for host in hosts:
-        if host.key == key and host.info.address:
-            return host
-    raise HostNotLinked(f"{short(key)} is not linked to the hub, or answers no questions")

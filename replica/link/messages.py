@@ -37,6 +37,11 @@ class HostInfo:
     address: str
     profiles: tuple[ProfileInfo, ...]
 
+    @property
+    def has_service(self) -> bool:
+        """Say whether it answers questions: counts, replays, pages."""
+        return bool(self.address)
+
 
 @dataclass(frozen=True, slots=True)
 class LinkedHost:

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -75,12 +75,16 @@ class World:
             self._host_context = None
 
     @contextmanager
-    def stranger(self) -> Iterator[PublicKey]:
-        """Link a stranger's host, with a key that sorts before that of the hub's own."""
+    def stranger(self, address: str = "") -> Iterator[PublicKey]:
+        """Link a stranger's host, with a key that sorts before that of the hub's own.
+
+        It says that it answers questions at `address`; empty: none.
+        """
         key = low_key(below=min(map(bytes.fromhex, self.hub_config.host_keys), default=b"\x01"))
         opening = Replica.open(
-            self.folder / "stranger" / "log.db", key, self.address, host=host_info(key)
-        )
+            self.folder / "stranger" / "log.db", key, self.address,
+            host=replace(host_info(key), address=address),
+        )  # fmt: skip
         replica = self.background.run(opening.__aenter__())
         assert self.background.run(replica.wait_for(lambda: replica.hub.is_linked, 10.0))
         try:

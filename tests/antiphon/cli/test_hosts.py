@@ -108,6 +108,15 @@ def test_a_host_that_was_removed_is_asked_for_nothing(world: World, me: Terminal
     assert me.refused("warm") == "HOST_MISSING"
 
 
+@pytest.mark.parametrize("command", ["warm", "replay"])
+def test_a_host_is_asked_that_answers_questions(world: World, me: Terminal, command: str) -> None:
+    with world.stranger("127.0.0.1:1") as answering:  # nobody listens at port 1
+        me.ok("new", "--host", own_host(world), "--member", f"{answering.hex()}:host")
+        me.ok("send", "hello")
+        assert me.refused(command, "--host", own_host(world)) == "NO_HOST"
+        assert me.refused(command) == "HUB_UNREACHABLE"
+
+
 def test_vouching_withdrawn_revokes_nothing(world: World, me: Terminal) -> None:
     me.ok("new")
     restart(world, vouches=False)
