@@ -14,11 +14,11 @@ from rich.text import Text
 
 from antiphon.cli.branch_view import BranchView
 from antiphon.cli.canvas import Canvas, Panel
-from antiphon.cli.chat_session import CONTINUE_STEP, TALK, ChatSession
+from antiphon.cli.chat_session import CONTINUE_STEP, ChatSession
 from antiphon.cli.line_editor import LineEditor
 from antiphon.cli.output import harmless
 from antiphon.cli.pace import Rate, bar
-from antiphon.cli.rows import SIDE_LEAF, end_lines, is_side_leaf, words_of, wrapped
+from antiphon.cli.rows import SIDE_LEAF, TALK, end_lines, is_side_leaf, words_of, wrapped
 from antiphon.cli.session import offline_words
 from replica.errors import AntiphonError
 from replica.ids import EntryId

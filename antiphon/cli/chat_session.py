@@ -8,17 +8,16 @@ from rich.text import Text
 from antiphon.cli.branches import unique_digits
 from antiphon.cli.forks import say_forks
 from antiphon.cli.names import Names
-from antiphon.cli.rows import counted, entries_at
+from antiphon.cli.rows import TALK, counted, entries_at
 from antiphon.cli.session import Choices, Session, check_readable
 from antiphon.cli.turn import may_write, options_for, write_turn
 from replica.conversation import Conversation, KeyRemoved, Place, removal_of
 from replica.errors import AntiphonError
 from replica.ids import ConversationId, EntryId, short
 from replica.io import Replica, RequestOptions, documents, turns
-from replica.log import Conflict, Entry, Generation, Kind
+from replica.log import Conflict, Entry, Generation
 from replica.order import SealNode
 
-TALK = frozenset({Kind.MESSAGE, Kind.GENERATION, Kind.TOOLS})
 CONTINUE_STEP = "/continue goes on"
 REFUSED_STEP = (
     "/undo takes the message back, and /fork ENTRY then goes further back; /again asks once more."

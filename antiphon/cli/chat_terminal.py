@@ -14,7 +14,7 @@ from antiphon.cli import chat_commands
 from antiphon.cli.branch_view import NO_BRANCH, view_of
 from antiphon.cli.chat_commands import Leave
 from antiphon.cli.chat_screen import ChatScreen
-from antiphon.cli.chat_session import TALK, ChatSession, raise_if_refused
+from antiphon.cli.chat_session import ChatSession, raise_if_refused
 from antiphon.cli.host_presence import HostPresence
 from antiphon.cli.keyboard import Keyboard
 from antiphon.cli.line_editor import (
@@ -26,6 +26,7 @@ from antiphon.cli.line_editor import (
     Submitted,
     Typed,
 )
+from antiphon.cli.rows import TALK
 from antiphon.cli.turn import check_text
 from antiphon.cli.whose_branch import branch_words
 from replica.errors import AntiphonError

@@ -10,10 +10,10 @@ reports every AntiphonError with exit code 1.
 import asyncio
 import functools
 import inspect
+import os
 import signal
 import sys
-from collections.abc import Callable, Coroutine, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, get_type_hints
@@ -23,7 +23,7 @@ import typer.exceptions
 from typer.core import TyperCommand, TyperGroup, TyperOption
 
 from antiphon.cli.config import load_settings, require_folder
-from antiphon.cli.errors import FileUnusable, UsageInvalid
+from antiphon.cli.errors import FileUnusable, Unconfirmed, UsageInvalid
 from antiphon.cli.output import Output
 from antiphon.cli.session import Session
 from replica.errors import AntiphonError
@@ -208,11 +208,17 @@ def _declare(run: Callable[..., None], body: Body, *, has_replica: bool) -> None
     del run.__wrapped__  # type: ignore[attr-defined]  # inspect would look through it
 
 
-@contextmanager
-def interruptible() -> Iterator[None]:
-    """Let Ctrl-C interrupt a question that is asked inside an event loop."""
+def is_confirmed(out: Output, facts: Sequence[str], question: str, refusal: Unconfirmed) -> bool:
+    """Show facts and ask a question, which Ctrl-C interrupts also inside an event loop.
+
+    Raises `refusal` without a terminal to ask.
+    """
+    if not os.isatty(0):
+        raise refusal
+    for fact in facts:
+        out.note(fact)
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
-        yield
+        return typer.confirm(question, err=True)
     finally:
         signal.signal(signal.SIGINT, before)

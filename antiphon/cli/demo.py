@@ -27,8 +27,8 @@ from antiphon.cli.up import fetch_model
 from replica.conversation import Place, newest_place, place_at
 from replica.errors import AntiphonError
 from replica.ids import ConversationId, EntryId, short
-from replica.io import HostCalls, Replica, RequestOptions, load_or_create, turns
-from replica.log import Genesis, Grant, Member, Message, Request, Role, Sampling, Text, public_key
+from replica.io import HostCalls, Replica, RequestOptions, begin, load_or_create, turns
+from replica.log import Genesis, Grant, Message, Request, Role, Sampling, Text, public_key
 
 MODEL = "SmolLM2-135M-Instruct"
 SYSTEM = "You are a helpful assistant."
@@ -90,9 +90,7 @@ class Demo:
         created = await replica.create(Genesis((replica.public,), SAMPLING))
         self.conversation = created
         for grant in (Grant(host, Role.HOST), Grant(other, Role.WRITER)):
-            held = await replica.load(created)
-            heads = held.log.membership_heads() or (EntryId(created),)
-            await replica.append(created, Member(grant), parents=heads)
+            await begin.grant(replica, created, grant)
         await turns.say_as_system(replica, created, SYSTEM, newest_place(replica.shelf[created]))
         await replica.wait_synced(created, WAIT_S)
         for question in QUESTIONS:

@@ -23,7 +23,7 @@ from antiphon.cli.errors import NotInPlace
 from antiphon.cli.output import Output, brief
 from antiphon.cli.overview import served_by
 from antiphon.cli.rows import counted, wrapped
-from antiphon.cli.session import Session, is_away, link_step
+from antiphon.cli.session import Session, link_step, means_away
 from replica.errors import AntiphonError
 from replica.ids import ConversationId, short
 from replica.io import HostCalls, Replica, error_of, keys, open_channel
@@ -203,17 +203,14 @@ async def _store_hub_and_host(session: Session) -> AsyncIterator[Finding]:
 
 
 async def _hub(session: Session, replica: Replica) -> Finding:
-    await replica.wait_for(
-        lambda: replica.hub.is_linked or replica.hub.last_error is not None,
-        session.settings.sync_timeout_s,
-    )
+    await replica.wait_for(lambda: replica.hub.is_tried, session.settings.sync_timeout_s)
     if replica.hub.is_linked:
         return Finding("ok", "hub", f"{session.settings.hub}  key {short(replica.hub.key or b'')}")
     error = replica.hub.last_error
     address = session.settings.hub
     if error is None:
         return Finding("warn", "hub", f"{address} is away: no answer in time", "antiphon up")
-    if is_away(error):
+    if means_away(error):
         step = "`antiphon up` starts one; until then you work offline."
         return Finding("warn", "hub", f"{address} is away: {brief(error)}", step)
     verdict = "warn" if error.retryable else "fail"

@@ -14,13 +14,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from antiphon.cli.names import Names
-from antiphon.cli.rows import ID_DIGITS, Row, is_open, row_of
+from antiphon.cli.rows import ID_DIGITS, TALK, Row, is_open, row_of
 from replica.conversation import Conversation
 from replica.ids import EntryId, Track
 from replica.log import Entry, Kind, reach
 from replica.order import SealNode
-
-_SHOWN = frozenset({Kind.MESSAGE, Kind.TOOLS, Kind.GENERATION})
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +142,7 @@ class _Drawing:
         entries = (self._held.log.entries[i] for i in node.seal.entries)
         # The previous answer was drawn with its own seal.
         previous = node.parent.generation if node.parent is not None else None
-        return [e for e in entries if e.header.kind in _SHOWN and e.id != previous]
+        return [e for e in entries if e.header.kind in TALK and e.id != previous]
 
     def _tail(self, node: SealNode | None, prefix: str, *, has_main: bool) -> "Iterator[Part]":
         tail = self._tail_of(node)
@@ -161,7 +159,7 @@ class _Drawing:
             entry
             for entry in self._loose_behind(node)
             if entry.id not in self._tail_drawn
-            and (entry.header.kind in _SHOWN or is_open(self._held, entry))
+            and (entry.header.kind in TALK or is_open(self._held, entry))
         ]
 
     def _loose_behind(self, node: SealNode | None) -> list[Entry]:

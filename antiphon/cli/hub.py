@@ -1,13 +1,12 @@
 """`antiphon hub`: run one, and pin the key that one proves now."""
 
-import os
 from typing import Annotated
 
 import typer
 from rich.text import Text
 
 from antiphon.cli import serve
-from antiphon.cli.command import Group, command, interruptible
+from antiphon.cli.command import Group, command, is_confirmed
 from antiphon.cli.errors import KeyNotGiven, Unconfirmed
 from antiphon.cli.find_key import parse_key
 from antiphon.cli.session import Session
@@ -47,7 +46,7 @@ def register(app: typer.Typer) -> None:
             if expected is not None and now != expected:
                 raise PeerIdentityChanged(f"the hub at {address} proves {now.hex()}, not {key}")
             if before != now:
-                if not (yes or expected or _is_confirmed(session, before, now)):
+                if not (yes or expected or _is_trusted(session, before, now)):
                     session.out.note("nothing was changed")
                     return 1
                 await pin(replica.store, address, now)
@@ -68,15 +67,15 @@ async def _keys(session: Session, store: EntryStore) -> tuple[PublicKey | None, 
         await calls.close()
 
 
-def _is_confirmed(session: Session, before: PublicKey | None, now: PublicKey) -> bool:
-    if not os.isatty(0):
-        kind = Unconfirmed if is_loopback(session.settings.hub) else KeyNotGiven
-        raise kind(f"the hub proves {now.hex()}, and there is no terminal to ask")
+def _is_trusted(session: Session, before: PublicKey | None, now: PublicKey) -> bool:
+    kind = Unconfirmed if is_loopback(session.settings.hub) else KeyNotGiven
     known = before.hex() if before is not None else "none that can be read"
-    session.out.note(f"pinned before   {known}")
-    session.out.note(f"proved now      {now.hex()}")
-    with interruptible():
-        return typer.confirm("Trust this key from now on?", err=True)
+    return is_confirmed(
+        session.out,
+        [f"pinned before   {known}", f"proved now      {now.hex()}"],
+        "Trust this key from now on?",
+        kind(f"the hub proves {now.hex()}, and there is no terminal to ask"),
+    )
 
 
 def _report(session: Session, before: PublicKey | None, now: PublicKey) -> None:

@@ -149,10 +149,7 @@ async def invitations(
             session.out.data.print(table)
         return 0
     async with session.replica(redeeming=False) as replica:
-        await replica.wait_for(
-            lambda: replica.hub.is_linked or replica.hub.last_error is not None,
-            session.settings.sync_timeout_s,
-        )
+        await replica.wait_for(lambda: replica.hub.is_tried, session.settings.sync_timeout_s)
         records = await issued_invitations(replica.store)
         open_ones = [one for one in records if one.name == revoke and _state(one) == "open"]
         for one in open_ones:

@@ -12,17 +12,26 @@ from antiphon.cli.follow import follow
 from antiphon.cli.forks import say_forks
 from antiphon.cli.graph import draw
 from antiphon.cli.names import Names
-from antiphon.cli.rows import Row, counted, cut, entries_at, entry_record, is_open, row_of, wrapped
+from antiphon.cli.rows import (
+    TALK,
+    Row,
+    counted,
+    cut,
+    entries_at,
+    entry_record,
+    is_open,
+    row_of,
+    wrapped,
+)
 from antiphon.cli.session import STILL_READ, Session, check_readable, find_entry, load_from
 from replica.conversation import Conversation, EntryStore, KeyRemoved, Place
 from replica.ids import ConversationId, EntryId, short
-from replica.log import Entry, Kind, reach
+from replica.log import Entry, reach
 
 NARROW_CELLS = 60
 PREVIEW_CELLS = 36
 WHO_CELLS, WHO_CELLS_MAX = 8, 17
 WHO_COLORS = {"you": "cyan", "model": "green", "system": "magenta", "tool": "magenta"}
-_TALK = frozenset({Kind.MESSAGE, Kind.TOOLS, Kind.GENERATION})
 
 
 def register(app: typer.Typer) -> None:
@@ -123,7 +132,7 @@ def _print(session: Session, held: Conversation, entries: Iterable[Entry], names
     for entry in entries:
         if session.out.as_json:
             session.out.emit(entry_record(held, entry))
-        elif entry.header.kind in _TALK or is_open(held, entry):
+        elif entry.header.kind in TALK or is_open(held, entry):
             print_row(session, row_of(held, entry, names, is_verbose=session.out.is_verbose))
 
 

@@ -1,13 +1,12 @@
 """`antiphon members`: the members of a conversation, their names, and their removal."""
 
-import os
 from typing import Annotated, Any
 
 import typer
 from rich.table import Table
 from rich.text import Text
 
-from antiphon.cli.command import ConversationArgument, Group, command, interruptible
+from antiphon.cli.command import ConversationArgument, Group, command, is_confirmed
 from antiphon.cli.errors import MemberUnknown, Unconfirmed
 from antiphon.cli.output import harmless
 from antiphon.cli.overview import title_of
@@ -109,11 +108,12 @@ async def remove(
 def _leaves(session: Session, held: Conversation) -> bool:
     """Ask whether this key leaves for good. Raises LastOwner, Unconfirmed."""
     check_owner_stays(held, session.public())
-    if not os.isatty(0):
-        raise Unconfirmed("there is no terminal to ask whether to leave for good")
-    session.out.note(f"{short(held.id)}  {title_of(held)}")
-    with interruptible():
-        return typer.confirm("Leave it for good? This key can't come back.", err=True)
+    return is_confirmed(
+        session.out,
+        [f"{short(held.id)}  {title_of(held)}"],
+        "Leave it for good? This key can't come back.",
+        Unconfirmed("there is no terminal to ask whether to leave for good"),
+    )
 
 
 def _add(session: Session, table: Table, held: Conversation, key: PublicKey, name: str) -> None:

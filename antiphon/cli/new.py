@@ -180,19 +180,12 @@ async def _choose_host(session: Session, replica: Replica, host: str | None) -> 
     """Wait for the hub's list of hosts and choose the one to grant to. Raises NoHost."""
     settings, named = session.settings, None
     if host is not None:
-        await _wait_for_hub(session, replica)
+        await replica.wait_for(lambda: replica.hub.is_tried, settings.sync_timeout_s)
         linked = [info.key for info in replica.hub.hosts]
         named = find_key(host, linked, await petnames.names(replica.store))
     return await begin.choose_host_to_grant(
         replica, named, settings.host_key, settings.sync_timeout_s
     )
-
-
-async def _wait_for_hub(session: Session, replica: Replica) -> None:
-    def is_decided() -> bool:
-        return replica.hub.is_linked or replica.hub.last_error is not None
-
-    await replica.wait_for(is_decided, session.settings.sync_timeout_s)
 
 
 def parse_grant(text: str) -> Grant:

@@ -18,9 +18,9 @@ from antiphon.cli.rows import cut, entries_at, words_of
 from antiphon.cli.session import (
     STILL_READ,
     Session,
-    is_away,
     link_step,
     load_from,
+    means_away,
     offline_words,
     unsynced_words,
 )
@@ -92,13 +92,11 @@ def register(app: typer.Typer) -> None:
             async with session.replica() as replica:
                 statuses = [await _synced(session, replica, c) for c in wanted]
                 if not wanted:
-                    await replica.wait_for(
-                        lambda: replica.hub.is_linked or replica.hub.last_error is not None, 1.0
-                    )
+                    await replica.wait_for(lambda: replica.hub.is_tried, 1.0)
                 error = replica.hub.last_error
                 _report(
                     session, statuses, _hub_record(session, replica), served_by(replica),
-                    is_refused=error is not None and not is_away(error),
+                    is_refused=error is not None and not means_away(error),
                 )  # fmt: skip
         except STILL_READ as error:
             async with session.reading() as store:

@@ -15,7 +15,7 @@ from antiphon.cli.command import command
 from antiphon.cli.output import brief
 from antiphon.cli.rows import counted
 from antiphon.cli.services_lock import DAEMONS, LOCK_FILE, services_lock
-from antiphon.cli.session import Session, load_from
+from antiphon.cli.session import Session, bodies_missing, load_from
 from replica.conversation import Conversation, EntryStore
 from replica.errors import AntiphonError
 from replica.ids import ConversationId, short
@@ -112,10 +112,7 @@ async def _left_to_members(session: Session, done: StoreRepair) -> int:
 async def _fetch_rest(session: Session, done: StoreRepair) -> int:
     """Fetch what the hub has; return the number of entries that are known to be missing."""
     async with session.replica() as replica:
-        await replica.wait_for(
-            lambda: replica.hub.is_linked or replica.hub.last_error is not None,
-            session.settings.sync_timeout_s,
-        )
+        await replica.wait_for(lambda: replica.hub.is_tried, session.settings.sync_timeout_s)
         held = tuple(stored.conversation for stored in await replica.store.conversations())
         if replica.hub.is_linked:
             await _fetch(session, replica, held, is_new=done.aside is not None)
@@ -158,8 +155,7 @@ async def _missing(
             session.out.note(f"{short(stored.conversation)}: {brief(error)}")
             count += 1
             continue
-        bodies = sum(entry.body is None for entry in held.log.entries.values())
-        lacking = len(held.damage.missing) + bodies
+        lacking = len(held.damage.missing) + bodies_missing(held)
         count += lacking
         if lacking:
             lost = counted(lacking, "entry is", "entries are")

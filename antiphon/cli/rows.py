@@ -44,6 +44,8 @@ from replica.log import (
 )
 from replica.order import SealNode
 
+TALK = frozenset({Kind.MESSAGE, Kind.TOOLS, Kind.GENERATION})
+"""The kinds that people read; requests, seals and changes of the membership stand between them."""
 PREVIEW_CELLS = 36
 ID_DIGITS = 8
 

@@ -239,14 +239,13 @@ class Session:
         Raises the hub's refusal of the conversation.
         """
         held = await replica.load(conversation)
-        bare = _bodies_missing(held)
+        bare = bodies_missing(held)
         # A full disk passes too, but not while somebody waits for a command.
         with refusals_of(replica, conversation, StoreFull) as refusals:
             await replica.follow(conversation)
 
             def is_decided() -> bool:
-                away = replica.hub.last_error is not None and not replica.hub.is_linked
-                return away or bool(refusals) or is_synced(replica, conversation)
+                return replica.hub.is_away or bool(refusals) or is_synced(replica, conversation)
 
             # The hub sends a non-member nothing unless it has a grant not received here yet.
             timeout_s = self.settings.sync_timeout_s
@@ -262,7 +261,7 @@ class Session:
             return False
         # The link asks for them too; the first answer counts.
         await fetch_missing(replica, conversation)
-        fetched = bare - _bodies_missing(held)
+        fetched = bare - bodies_missing(held)
         if fetched:
             self.out.note(f"{counted(fetched, 'body', 'bodies')} fetched again from the hub")
         return True
@@ -309,7 +308,8 @@ async def _saved(store: EntryStore, key: str) -> bytes | None:
         return None
 
 
-def _bodies_missing(held: Conversation) -> int:
+def bodies_missing(held: Conversation) -> int:
+    """Count the entries without their body."""
     return sum(entry.body is None for entry in held.log.entries.values())
 
 
@@ -325,12 +325,12 @@ def unsynced_words(replica: Replica, conversation: ConversationId) -> str:
             f"the hub does not take {sent}: {brief(error_of(refusal))}. {refusal.next_step}"
             " What is written here is kept."
         )
-    if error is None or is_away(error):
+    if error is None or means_away(error):
         return offline_words(waiting)
     return f"not linked: {brief(error)}. {link_step(error)} {offline_words(waiting)}"
 
 
-def is_away(error: AntiphonError) -> bool:
+def means_away(error: AntiphonError) -> bool:
     """Say whether an error of the link is that no hub answers; it comes back by itself then."""
     return isinstance(error, HubUnreachable | LinkIdle)
 

@@ -1,6 +1,5 @@
 """`antiphon export`, `import` and `delete` of whole conversations."""
 
-import os
 import re
 from pathlib import Path
 from typing import Annotated, Any
@@ -8,24 +7,23 @@ from typing import Annotated, Any
 import typer
 from rich.text import Text
 
-from antiphon.cli.command import ConversationArgument, command, interruptible
+from antiphon.cli.command import ConversationArgument, command, is_confirmed
 from antiphon.cli.errors import ChecksFailed, Unconfirmed
 from antiphon.cli.log import print_row
 from antiphon.cli.names import Names
 from antiphon.cli.new_file import check_replaceable, new_file
 from antiphon.cli.overview import title_of
-from antiphon.cli.rows import counted, entries_at, entry_record, row_of
+from antiphon.cli.rows import TALK, counted, entries_at, entry_record, row_of
 from antiphon.cli.session import Session, load_from
 from antiphon.cli.verify import check, read_file
 from replica.conversation import Conversation, newest_place, removal_of
 from replica.errors import AntiphonError
 from replica.ids import ConversationId, Digest, EntryId, short
 from replica.io import Blobs, Replica, import_entries
-from replica.log import Bundle, Kind, decode_bundle, encode_bundle
+from replica.log import Bundle, decode_bundle, encode_bundle
 from replica.refusals import BlobMissing, ConversationUnknown
 
 _BLOB_NAME = re.compile("[0-9a-f]{64}")
-_TALK = frozenset({Kind.MESSAGE, Kind.TOOLS, Kind.GENERATION})
 
 
 def register(app: typer.Typer) -> None:
@@ -96,7 +94,7 @@ async def delete(
     """Delete a conversation from this replica; with --hub, from the hub as well."""
     async with session.replica(linked=hub) as replica:
         chosen = await session.choose(replica.store, conversation)
-        if not yes and not _is_confirmed(session, await replica.load(chosen), hub=hub):
+        if not yes and not _asks_first(session, await replica.load(chosen), hub=hub):
             session.out.note("nothing was deleted")
             return 1
         # The hub first: if it refuses, the local copy is unchanged.
@@ -113,13 +111,14 @@ async def delete(
     return 0
 
 
-def _is_confirmed(session: Session, held: Conversation, *, hub: bool) -> bool:
-    if not os.isatty(0):
-        raise Unconfirmed("there is no terminal to ask whether to delete it")
+def _asks_first(session: Session, held: Conversation, *, hub: bool) -> bool:
     where = "this replica and the hub, for good" if hub else "this replica"
-    session.out.note(f"{short(held.id)}  {title_of(held)}  ({len(held.log)} entries)")
-    with interruptible():
-        return typer.confirm(f"Delete it from {where}?", err=True)
+    return is_confirmed(
+        session.out,
+        [f"{short(held.id)}  {title_of(held)}  ({len(held.log)} entries)"],
+        f"Delete it from {where}?",
+        Unconfirmed("there is no terminal to ask whether to delete it"),
+    )
 
 
 async def _blobs_of(session: Session, conversation: ConversationId) -> dict[Digest, bytes]:
@@ -219,7 +218,7 @@ def _show_bundle(session: Session, bundle: Bundle) -> None:
     for entry in shown:
         if session.out.as_json:
             session.out.emit(entry_record(held, entry))
-        elif entry.header.kind in _TALK:
+        elif entry.header.kind in TALK:
             print_row(session, row_of(held, entry, names))
     session.out.note(
         f"{short(conversation)}: {findings.entries} entries, {findings.seals} seals,"

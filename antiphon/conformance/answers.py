@@ -44,10 +44,6 @@ from replica.order import Order, SealNode, frontier, tail
 Json = dict[str, Any]
 
 
-class QuestionUnknown(ValueError):
-    """No answer is known to such a question."""
-
-
 def answer(question: Json) -> Json:
     """Return the answer to one question; `unknown` where there is none.
 

@@ -182,8 +182,7 @@ async def _own_folder(config: HostConfig) -> Path:
 
 async def _ready(replica: Replica, address: str) -> None:
     """Wait until the hub lists this host, or has not answered: it is ready in either case."""
-    hub = replica.hub
-    await replica.wait_for(lambda: hub.is_linked or hub.last_error is not None, LINK_WAIT_S)
+    await replica.wait_for(lambda: replica.hub.is_tried, LINK_WAIT_S)
     log.info("host ready", address=address, key=short(replica.public))
 
 

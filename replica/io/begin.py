@@ -51,7 +51,7 @@ async def choose_host_to_grant(
     Raises NoHost, caused by the hub's absence if that is why no host is known.
     """
     hub = replica.hub
-    await replica.wait_for(lambda: hub.is_linked or hub.last_error is not None, timeout_s)
+    await replica.wait_for(lambda: hub.is_tried, timeout_s)
     try:
         return host_to_grant(named, pinned, hub.hosts)
     except NoHost as error:
@@ -93,9 +93,7 @@ async def grant(replica: Replica, conversation: ConversationId, change: Grant) -
     """
     async with replica.processes.changing(ISSUED):
         await note_grant(replica.store, conversation, change)
-        held = await replica.load(conversation)
-        heads = held.log.membership_heads() or (EntryId(conversation),)
-        await replica.append(conversation, Member(change), parents=heads)
+        await _append_member(replica, await replica.load(conversation), Member(change))
 
 
 async def remove(
@@ -111,9 +109,13 @@ async def remove(
     _require_junior(held, replica.public, key)
     if not leave_ownerless:
         check_owner_stays(held, key)
-    heads = held.log.membership_heads() or (EntryId(conversation),)
     revocation = Revocation(key, cuts_at_heads(held.log, key))
-    await replica.append(conversation, Member(revocation), parents=heads)
+    await _append_member(replica, held, Member(revocation))
+
+
+async def _append_member(replica: Replica, held: Conversation, change: Member) -> None:
+    heads = held.log.membership_heads() or (EntryId(held.id),)
+    await replica.append(held.id, change, parents=heads)
 
 
 def _require_junior(held: Conversation, ours: PublicKey, theirs: PublicKey) -> None:

@@ -130,6 +130,16 @@ class HubStatus:
         return self._link.last_error if self._link is not None else None
 
     @property
+    def is_away(self) -> bool:
+        """Say whether there is no link, and the last try to make one has failed."""
+        return self.last_error is not None and not self.is_linked
+
+    @property
+    def is_tried(self) -> bool:
+        """Say whether it is known if the hub can be linked: it is, or it is away."""
+        return self.is_linked or self.is_away
+
+    @property
     def lasting_error(self) -> AntiphonError | None:
         """The error that ended or prevented the last link, if waiting does not help."""
         if self._link is not None and self._link.has_ended:

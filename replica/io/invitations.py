@@ -267,7 +267,7 @@ class Redeeming:
         claim = HubClaim(self._replica)
         try:
             while True:
-                await self._replica.wait_for(self._is_decided, POLL_S)
+                await self._replica.wait_for(lambda: self._replica.hub.is_tried, POLL_S)
                 with suppress(AntiphonError):  # it is tried again, and the link reports its errors
                     if claim.is_held():
                         await self._round()
@@ -276,9 +276,6 @@ class Redeeming:
                     return
         finally:
             claim.release()
-
-    def _is_decided(self) -> bool:
-        return self._replica.hub.is_linked or self._replica.hub.last_error is not None
 
     async def _round(self) -> None:
         for joined in await redeem(self._replica):

@@ -58,9 +58,7 @@ async def has_joined(store: EntryStore, invitation: Invitation, newcomer: Public
 async def require_link(replica: Replica, timeout_s: float) -> None:
     """Wait for the link to the hub. Raises the reason why there is none."""
     replica.calls()  # raises without a hub
-    await replica.wait_for(
-        lambda: replica.hub.is_linked or replica.hub.last_error is not None, timeout_s
-    )
+    await replica.wait_for(lambda: replica.hub.is_tried, timeout_s)
     if not replica.hub.is_linked:
         raise replica.hub.last_error or HubUnreachable()
 

@@ -50,6 +50,7 @@ class Handle:
         """Use `Replica.conversation`."""
         self._replica = replica
         self.id = conversation
+        """The id, 32 bytes."""
         self._shared = shared
         self._cursor = cursor or Cursor()
 
@@ -109,8 +110,7 @@ class Handle:
 
         def is_decided() -> bool:
             hub = self.replica.hub
-            is_away = hub.last_error is not None and not hub.is_linked
-            return is_away or hub.is_in_sync(self.id) or hub.ending(self.id) is not None
+            return hub.is_away or hub.is_in_sync(self.id) or hub.ending(self.id) is not None
 
         if self.replica.hub.is_configured:
             await self.replica.wait_for(is_decided, SYNC_S)

@@ -270,7 +270,7 @@ class Replica:
         core = self._core
         if not core.hub.is_configured:
             return
-        await core.wait_for(lambda: self.is_linked or core.hub.last_error is not None, SYNC_S)
+        await core.wait_for(lambda: core.hub.is_tried, SYNC_S)
         if not self.is_linked:
             return
         try:
@@ -282,8 +282,7 @@ class Replica:
 
     def _is_settled(self, conversation: ConversationId) -> bool:
         hub = self._core.hub
-        away = hub.last_error is not None and not hub.is_linked
-        return away or hub.state(conversation) in _SETTLED
+        return hub.is_away or hub.state(conversation) in _SETTLED
 
 
 @asynccontextmanager
