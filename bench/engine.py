@@ -244,7 +244,7 @@ def goals(figures: dict[str, dict[str, list[float]]]) -> list[Goal]:
         compare(f"decode 1 at {tokens}", "q4", "llama.cpp", bar, at_least=False)
     for tokens, bar in ((128, 3.5), (500, 2.8)):
         # Sixteen sequences a step against one: tokens per second together. A host for many
-        # runs bf16, one for a person q4 (docs/operating.md).
+        # runs bf16, one for a person q4 (docs/models.md).
         times = figures[f"decode 16 at {tokens}"]
         for numerics in ("q4", "bf16"):
             if numerics in times and "llama.cpp" in times:
