@@ -145,7 +145,7 @@ class ChatSession:
         elif held.is_blocked:
             self.session.say_damaged(held)
         elif not may_write(self.replica, held):
-            out.note("you can read this conversation; to write, an owner must grant your key")
+            out.note("you can read this conversation; to write, ask an owner for an invitation")
         elif not online:
             await self.session.say_offline(self.replica, held)
         say_forks(self.session, held)

@@ -48,7 +48,7 @@ def register(app: typer.Typer) -> None:
             if not wanted:
                 session.out.note(
                     f"the hub lists no conversation for your key {replica.public.hex()}."
-                    " next: antiphon key restore BACKUP, or ask an owner to grant this key a role"
+                    " next: antiphon key restore BACKUP, or ask an owner for an invitation"
                 )
                 return 1
             complete = await fetch_all(session, replica, wanted)

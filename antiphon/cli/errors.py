@@ -106,7 +106,7 @@ class NothingToContinue(RequestRefused):
 class ReadOnlyHere(NotAllowed):
     """Your key may read this conversation, but not write in it."""
 
-    next_step = "`antiphon key show` prints the key an owner must grant the writer's role."
+    next_step = "Ask an owner for an invitation, `antiphon invite NAME`; then `antiphon join CODE`."
 
 
 class MessageTooLong(BodyTooLarge):

@@ -194,8 +194,7 @@ async def _report_import(
         session.out.note(removal.detail)
     elif not is_member:
         session.out.note(
-            f"you can read it here; to sync or write, an owner must grant your key"
-            f" {replica.public.hex()}"
+            "you can read it here; to sync or write, ask an owner for an invitation, and join"
         )
     elif refusal:
         session.out.note(f"the hub refuses it: {refusal}")

@@ -200,7 +200,7 @@ def test_a_non_member_reads_and_gets_the_reason_why_writing_fails(stranger: Term
     assert stranger.refused("send", "me too") == "ROLE_FORBIDS"
     assert stranger.refused("send", "me too", "--no-request") == "ROLE_FORBIDS"
     result = stranger.run("chat", typed="me too\n")
-    assert "an owner must grant your key" in result.stderr
+    assert "ask an owner for an invitation" in result.stderr
     assert "ROLE_FORBIDS" in result.stderr
     assert stranger.record("status")["conversations"][0]["state"] == "not a member"
 

@@ -43,6 +43,21 @@ def test_a_newcomer_joins_once_the_inviter_is_online(me: Terminal, bob: Terminal
     assert (record["name"], record["state"]) == ("bob", "joined")
 
 
+def test_a_reader_becomes_a_writer_by_another_invitation(me: Terminal, bob: Terminal) -> None:
+    me.ok("new")
+    for role in ("reader", "writer"):
+        code = code_of(me, f"bob as {role}", "--role", role)
+        leaves_a_proof(bob, code)
+        me.ok("status")
+        assert bob.record("join", code)["role"] == role
+        if role == "reader":
+            refused = bob.run("send", "--no-request", "hello")
+            assert refused.exit_code == 1
+            assert "antiphon invite NAME" in refused.stderr
+    bob.ok("send", "--no-request", "hello")
+    assert "hello" in (me.run("status").stdout and me.ok("log"))
+
+
 def test_the_commands_that_let_a_newcomer_in_are_those_of_the_page(
     me: Terminal, bob: Terminal
 ) -> None:

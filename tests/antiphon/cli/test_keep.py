@@ -249,7 +249,7 @@ def test_a_non_member_may_read_a_bundle_and_gets_the_next_step_to_join(
     other = world.replica("other")
     result = other.run("import", str(file))
     assert result.exit_code == 0
-    assert "an owner must grant your key" in result.stderr
+    assert "ask an owner for an invitation" in result.stderr
     assert "the second message" in other.ok("log")
 
 
