@@ -3,6 +3,7 @@
     AntiphonError
     ├── EntryRefused           an entry breaks a rule; no replica will ever admit it
     ├── RequestRefused         a call or a frame can't be served as asked
+    │   └── ReplicaClosed      a call behind the end of its replica
     ├── Unavailable            the peer can't serve the call now
     ├── StoreError             the disk or the files of this replica failed
     └── HostError              the model host can't answer a request

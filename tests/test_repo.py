@@ -139,6 +139,18 @@ def test_every_error_says_what_to_do_next() -> None:
         assert (kind.__doc__ or "").split("\n")[0].endswith("."), kind
 
 
+def test_a_tree_of_errors_names_all_of_its_module() -> None:
+    trees = 0
+    for path in _files("errors.py", "refusals.py"):
+        tree = ast.parse(path.read_text())
+        drawn = ast.get_docstring(tree) or ""
+        if "├──" in drawn:
+            trees += 1
+            classes = {node.name for node in tree.body if isinstance(node, ast.ClassDef)}
+            assert classes <= {*re.findall(r"\w+", drawn)}, _name(path)
+    assert trees > 3
+
+
 def test_every_limit_names_a_reason_that_exists() -> None:
     reasons = {kind.reason for kind in tables.classes()}
     assert {reason for _, _, reason in tables.MEANINGS.values() if reason} <= reasons
