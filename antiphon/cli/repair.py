@@ -64,8 +64,9 @@ def register(app: typer.Typer) -> None:
             if keys.repair_secret(file):
                 session.out.note(f"{file} was no secret; the next start makes another")
         done = await repair_store(session.settings.store_path)
-        _say_store(session, done)
-        if await use_of(session.folder) is FolderUse.HUB:
+        is_hub = await use_of(session.folder) is FolderUse.HUB
+        _say_store(session, done, is_hub=is_hub)
+        if is_hub:
             missing = await _left_to_members(session, done)
         else:
             missing = await _fetch_rest(session, done)
@@ -82,10 +83,7 @@ def _require_stopped(session: Session) -> None:
     require_free(session.settings.store_path)
 
 
-def _say_store(session: Session, done: StoreRepair) -> None:
-    if done.deletions_lost:
-        lost = counted(done.deletions_lost, "deletion", "deletions")
-        session.out.note(f"{lost} lost: members may bring the conversation back; delete it again")
+def _say_store(session: Session, done: StoreRepair, *, is_hub: bool) -> None:
     if not done.why:
         session.out.note("the store reads; nothing was set aside")
         return
@@ -93,9 +91,15 @@ def _say_store(session: Session, done: StoreRepair) -> None:
     if done.aside is not None:
         session.out.note(f"set aside: {done.aside}")
     session.out.note(f"{counted(done.kept, 'entry', 'entries')} read and verified")
+    if done.deletions_kept:
+        session.out.note(f"{counted(done.deletions_kept, 'deletion', 'deletions')} kept")
     if done.lost:
-        lost = counted(done.lost, "entry", "entries")
-        session.out.note(f"{lost} stored here could not be read")
+        # The count of a hub's store is of both.
+        words = ("entry or deletion", "entries or deletions") if is_hub else ("entry", "entries")
+        session.out.note(f"{counted(done.lost, *words)} stored here could not be read")
+    if done.deletions_lost:
+        lost = counted(done.deletions_lost, "deletion", "deletions")
+        session.out.note(f"{lost} lost: members may bring the conversation back; delete it again")
 
 
 async def _left_to_members(session: Session, done: StoreRepair) -> int:
@@ -170,6 +174,8 @@ def _report(session: Session, key_words: str, done: StoreRepair, missing: int) -
         "set_aside": str(done.aside) if done.aside is not None else None,
         "kept": done.kept,
         "unread": done.lost,
+        "deletions_kept": done.deletions_kept,
+        "deletions_lost": done.deletions_lost,
         "missing": missing,
     }
     if session.out.as_json:

@@ -17,7 +17,7 @@ Two slots are written in turn, so that a torn one leaves the other.
 import os
 import struct
 import zlib
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -94,6 +94,12 @@ class Mark:
                 earlier = max(0, earlier - (group.stored - self.groups[at - 1].stored))
         stored = max(0, self.stored - count)
         return replace(self, stored=stored, groups=tuple(reversed(kept)))
+
+    def without_tombstones(self, held: Container[ConversationId], lost: int) -> "Mark":
+        """Return the mark without `lost` tombstones: all but those of the `held` conversations."""
+        kept = (g for g in self.groups if not g.is_tombstone or g.conversation in held)
+        groups = tuple(replace(group, stored=max(0, group.stored - lost)) for group in kept)
+        return replace(self, stored=max(0, self.stored - lost), groups=groups)
 
     def after_loss(self, reached: int) -> "Mark":
         """Return the mark of a store whose groups after the first `reached` ones are gone."""

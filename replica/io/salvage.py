@@ -17,10 +17,10 @@ from replica.io import high_water, schema, store_files, store_lock
 from replica.io import statements as sql
 from replica.io.disk import typed_errors
 from replica.io.rows import checksum_of
-from replica.io.small_rows import ERASED, HUB_KEY, TOMBSTONES, ids_in
+from replica.io.small_rows import ERASED, HUB_KEY, TOMBSTONES, Row, ids_in
 from replica.io.sqlite_pages import Pages, Record
 from replica.io.store import Store
-from replica.io.tombstones import tombstone_of
+from replica.io.tombstones import confirmed, tombstone_of
 from replica.io.transaction import Statement
 from replica.log import CONTROL_KINDS, Entry, codec, send_order, verify_body, verify_signature
 from replica.refusals import StoreCorrupt
@@ -39,6 +39,7 @@ class Salvaged:
     """Conversation and id of membership entries, as the store lists them a second time."""
     tombstones: set[ConversationId] = field(default_factory=set)
     """Conversations that any version of a tombstone names."""
+    damaged_tombstones: set[Row] = field(default_factory=set)
 
     def receive(self, columns: Record) -> None:
         """Add the row of these columns if its own checks hold."""
@@ -56,6 +57,8 @@ class Salvaged:
             case [bytes(), int(), int()]:
                 if tombstone := tombstone_of(columns):
                     self.tombstones.add(tombstone[0])
+                else:
+                    self.damaged_tombstones.add(tuple(columns))
 
     def add_older(self, older: "Salvaged") -> None:
         """Add the entries and tombstones of files that the store has left behind.
@@ -110,6 +113,8 @@ class StoreRepair:
     lost: int = 0
     """Entries and tombstones that the mark knows of and that were found nowhere; an estimate."""
     why: str = ""
+    deletions_kept: int = 0
+    """Tombstones that the new store was begun with, or that were mended or added to a sound one."""
     deletions_lost: int = 0
     """Tombstones of a sound store that were damaged in both tables, and told nothing."""
 
@@ -237,7 +242,7 @@ async def _write_draft(draft: Path, found: Salvaged) -> None:
 
 def _report(aside: Path, mark: high_water.Mark, kept: int, deleted: int, why: str) -> StoreRepair:
     lost = max(0, mark.stored + mark.lost - kept - deleted)
-    return StoreRepair(aside if aside.exists() else None, kept, lost, why)
+    return StoreRepair(aside if aside.exists() else None, kept, lost, why, deleted)
 
 
 async def _report_finished(path: Path) -> StoreRepair:
@@ -253,8 +258,8 @@ async def _report_finished(path: Path) -> StoreRepair:
 async def _add_lost_ends(path: Path) -> StoreRepair:
     kept = deleted = 0
     async with await _StoreInRepair.open(path) as store:
+        mended, deletions_lost = await store.tombstones.repair()
         await store.drop_damaged_values()
-        deletions_lost = await store.tombstones.repair()
         lost = store.lost_count
         if ends := store_files.lost_ends(path):
             older = Salvaged(values=await store.erased())
@@ -265,8 +270,10 @@ async def _add_lost_ends(path: Path) -> StoreRepair:
         with typed_errors():
             store_files.set_lost_ends_aside(path)
         await store.forget_erased()
-    why = "its end was lost" if lost else ""
-    return StoreRepair(None, kept, max(0, lost - kept - deleted), why, deletions_lost)
+    reasons = ["its end was lost"] if lost else []
+    reasons += ["deletions in it were damaged"] if mended or deletions_lost else []
+    lost, why = max(0, lost - kept - deleted), " and ".join(reasons)
+    return StoreRepair(None, kept, lost, why, mended + deleted, deletions_lost)
 
 
 async def _add(store: Store, older: Salvaged) -> tuple[int, int]:
@@ -296,6 +303,7 @@ def _read_pages(databases: Iterable[Path], wals: Iterable[Path]) -> Salvaged:
             pages.add_wal(wal)
     for columns in pages.records():
         found.receive(columns)
+    found.tombstones |= confirmed(found.damaged_tombstones)
     return found
 
 

@@ -6,6 +6,7 @@ both at once or in neither: no damage of one page hides both (DECISIONS D406, D4
 says whether the deletion is finished; if not, the next start of the hub completes it.
 """
 
+from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Iterable
 from dataclasses import dataclass, field
 from typing import Any
@@ -81,7 +82,7 @@ class _Judged:
     lacking: dict[ConversationId, bool]
     """Those that one of the tables lacks."""
     legible: frozenset[ConversationId]
-    """Those damaged in both tables, whose conversation both rows or a checksum confirm."""
+    """Those damaged in both tables whose conversation is confirmed."""
     lost: int
     """How many more may be damaged in both."""
 
@@ -92,15 +93,19 @@ def _judged(one: _Table, other: _Table) -> _Judged:
         found[conversation] &= is_finished
     lacking = {c: f for c, f in found.items() if c not in one.sound or c not in other.sound}
     (rows, lost), (others, others_lost) = (t.unknown(found.keys()) for t in (one, other))
-    legible = _confirmed(rows, others) | _confirmed(others, rows)
+    legible = confirmed([*rows, *others])
     return _Judged(found, lacking, legible, max(0, min(lost, others_lost) - len(legible)))
 
 
-def _confirmed(rows: list[Row], others: list[Row]) -> frozenset[ConversationId]:
-    """Return the conversations of damaged rows that the rows of the other table confirm."""
-    ids = {ConversationId(c) for c, *_ in rows if isinstance(c, bytes) and len(c) == ID_BYTES}
-    same, checksums = {row[0] for row in others}, {row[2] for row in others}
-    return frozenset(c for c in ids if c in same or {_checksum(c, n) for n in (0, 1)} & checksums)
+def confirmed(damaged: Collection[Row]) -> frozenset[ConversationId]:
+    """Return the conversations of damaged rows that two rows name, or that a checksum confirms."""
+    rows_of = Counter(c for c, *_ in damaged if isinstance(c, bytes) and len(c) == ID_BYTES)
+    checksums = {row[2] for row in damaged}
+    return frozenset(
+        ConversationId(c)
+        for c, rows in rows_of.items()
+        if rows > 1 or {_checksum(c, finished) for finished in (0, 1)} & checksums
+    )
 
 
 class Tombstones:
@@ -137,15 +142,21 @@ class Tombstones:
         await self._mend(judged.lacking)
         return judged.found | await self._adopted(judged.found.keys())
 
-    async def repair(self) -> int:
-        """Keep what is legible of damaged tombstones, drop the rest; return how many are lost."""
+    async def repair(self) -> tuple[int, int]:
+        """Keep what is legible of damaged tombstones, drop the rest; return how many of either.
+
+        To be called before damaged values are dropped.
+        """
         judged = await self._judge()
         await self._commit.write(putting(judged.legible, finished=False))
         await self._mend(judged.lacking)
         for select, drop in zip(sql.SELECT_TOMBSTONES, sql.DROP_TOMBSTONE, strict=True):
             if bad := (await self._table(select)).bad:
                 await self._commit.write([Statement(drop, bad)])
-        return judged.lost
+        if judged.lost:
+            held = judged.found.keys() | judged.legible
+            self._mark.write(self._mark.mark.without_tombstones(held, judged.lost))
+        return len(judged.legible) + len(judged.lacking), judged.lost + await self._unread_values()
 
     async def _judge(self) -> _Judged:
         one, other = [await self._table(select) for select in sql.SELECT_TOMBSTONES]
@@ -179,18 +190,32 @@ class Tombstones:
             # The other row is sound; the next start tries again.
             _log.warning("tombstones not mended", reason=error.reason, detail=error.detail)
 
-    async def _adopted(self, known: Iterable[ConversationId]) -> dict[ConversationId, bool]:
-        """Move tombstones of a store of three steps, which were one value, into rows."""
-        old, found, damaged = list[Row](), set[ConversationId](), list[ValueDamaged]()
+    async def _values(self) -> tuple[list[Row], set[ConversationId], ValueDamaged | None]:
+        """Return the values of a store of three steps, what they name, and why none is sound."""
+        old, found, damaged, is_read = list[Row](), set[ConversationId](), None, False
         for key in small_rows.TOMBSTONES:
             rows = await self._read(sql.GET_META, key)
             old += rows
             try:
-                found |= small_rows.ids_in(small_rows.value_of(key, rows) or b"")
+                value = small_rows.value_of(key, rows)
             except ValueDamaged as error:
-                damaged.append(error)
-        if len(damaged) == len(small_rows.TOMBSTONES):
-            raise damaged[0]
+                damaged = error
+            else:
+                is_read = is_read or value is not None
+                found |= small_rows.ids_in(value or b"")
+        return old, found, None if is_read else damaged
+
+    async def _unread_values(self) -> int:
+        """Return how many tombstones the values of a store of three steps had, if none is sound."""
+        old, _, damaged = await self._values()
+        sizes = [len(value) for _, value, _ in old if isinstance(value, bytes)]
+        return max(1, max(sizes, default=0) // ID_BYTES) if damaged else 0
+
+    async def _adopted(self, known: Iterable[ConversationId]) -> dict[ConversationId, bool]:
+        """Move tombstones of a store of three steps, which were one value, into rows."""
+        old, found, damaged = await self._values()
+        if damaged is not None:
+            raise damaged
         new = found.difference(known)
         if old:
             drops = [Statement(drop, old) for drop in (sql.DROP_META, sql.DROP_COPY)]

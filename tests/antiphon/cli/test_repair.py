@@ -188,6 +188,28 @@ def test_a_hub_s_folder_that_lacks_entries_is_not_repaired_yet(
     assert me.record("repair", "--data-dir", str(hub))["missing"] == 0
 
 
+def test_a_hub_s_folder_whose_deletion_is_lost_is_not_repaired_yet(
+    world: World, me: Terminal, talked: str
+) -> None:
+    me.ok("delete", talked, "--hub", "--yes")
+    go_offline(world)
+    hub = world.folder / "hub"
+    tables = ("tombstones", "tombstones_again")
+    for bad, table in enumerate(tables):
+        query(hub / "log" / "log.db", f"UPDATE {table} SET finished = 7, checksum = ?", bad)
+    record = me.record("repair", "--data-dir", str(hub))
+    assert (record["store"], record["deletions_kept"]) == ("deletions in it were damaged", 1)
+    for bad, table in enumerate(tables):
+        damage = f"UPDATE {table} SET conversation = ?, checksum = 1"
+        query(hub / "log" / "log.db", damage, bytes([bad]))
+    result = me.run("repair", "--data-dir", str(hub))
+    assert result.exit_code == 1
+    assert "1 deletion lost: members may bring the conversation back" in result.stderr
+    assert "repaired" in result.stdout
+    assert "nothing" not in result.output
+    assert "nothing to repair" in me.ok("repair", "--data-dir", str(hub))
+
+
 # --- folders of others ------------------------------------------------------------------------
 
 

@@ -1,11 +1,12 @@
 """Tombstones: a row each in two tables, neither of which is needed (spec/04-link §9)."""
 
 import asyncio
+import shutil
 from pathlib import Path
 
 import pytest
 
-from replica.ids import ConversationId
+from replica.ids import ID_BYTES, ConversationId
 from replica.io import schema
 from replica.io.readonly import open_read_only
 from replica.io.salvage import repair_store
@@ -15,7 +16,7 @@ from replica.io.tombstones import tombstone_of
 from replica.log.entry import Entry
 from replica.refusals import StoreError, ValueDamaged
 from tests.replica.io.test_salvage import log
-from tests.support.files import file_size_limit, query
+from tests.support.files import file_size_limit, overwrite, query
 
 ONE, TWO, THREE = (ConversationId(bytes([n]) * 32) for n in (1, 2, 3))
 TABLES = ("tombstones", "tombstones_again")
@@ -142,8 +143,48 @@ async def test_a_repair_keeps_a_deletion_that_both_rows_confirm(
         query(path, f"UPDATE {table} SET {damage} WHERE conversation = ?", ONE)
     with pytest.raises(ValueDamaged, match=f"both rows of a tombstone in {path.parent}"):
         await loaded(path)
-    assert not (await repair_store(path)).deletions_lost
+    done = await repair_store(path)
+    assert (done.deletions_kept, done.deletions_lost) == (1, 0)
+    assert done.why == "deletions in it were damaged"
     assert await loaded(path) == {ONE: False, TWO: False}
+
+
+@pytest.mark.parametrize("parts", [("key", "checksum"), ("checksum", "key"), ("key", "key")])
+async def test_a_repair_that_rebuilds_keeps_a_deletion_that_a_row_confirms(
+    path: Path, parts: tuple[str, str]
+) -> None:
+    # The bit of a key puts the table out of order, so SQLite calls the file damaged.
+    ids = [ConversationId(bytes([n]) * 32) for n in range(10, 20)]
+    await stored(path, *ids)
+    content = await asyncio.to_thread(path.read_bytes)
+    first = content.index(ids[4])
+    places = (first, content.index(ids[4], first + 1))
+    for at, part, bit in zip(places, parts, (0x40, 0x20), strict=True):
+        place = at if part == "key" else at + ID_BYTES + 1
+        overwrite(path, place, bytes([content[place] ^ bit]))
+    with pytest.raises(ValueDamaged, match="both rows"):
+        await loaded(path)
+    done = await repair_store(path)
+    assert done.aside is not None
+    is_legible = parts != ("key", "key")
+    assert (done.deletions_kept, done.lost) == ((10, 0) if is_legible else (9, 1))
+    assert (ids[4] in await loaded(path)) == is_legible
+
+
+async def test_a_damaged_row_is_not_confirmed_by_an_older_copy_of_it(path: Path) -> None:
+    await stored(path, ONE, TWO)
+    for number, table in enumerate(TABLES):
+        query(path, f"UPDATE {table} SET conversation = ?, checksum = 1 WHERE conversation = ?",
+              bytes([9 + number]) * 32, ONE)  # fmt: skip
+    async with await Store.open(path) as store:
+        await store.put_meta("makes", b"a WAL")
+        await store.tombstones.put([THREE])
+        left = path.with_name("left.db")
+        for ending in ("", "-wal"):
+            shutil.copyfile(f"{path}{ending}", f"{left}{ending}")
+    overwrite(left, 0, bytes(40))
+    assert (await repair_store(left)).aside is not None
+    assert await loaded(left) == {TWO: False, THREE: False}
 
 
 async def test_a_deletion_that_is_damaged_in_both_tables_is_lost_and_said(path: Path) -> None:
@@ -153,8 +194,28 @@ async def test_a_deletion_that_is_damaged_in_both_tables_is_lost_and_said(path: 
               bytes([number]), ONE)  # fmt: skip
     with pytest.raises(ValueDamaged, match="both rows"):
         await loaded(path)
-    assert (await repair_store(path)).deletions_lost == 1
+    done = await repair_store(path)
+    assert (done.deletions_kept, done.deletions_lost) == (0, 1)
     assert await loaded(path) == {TWO: False}
+
+
+async def test_a_deletion_that_a_repair_has_reported_as_lost_is_not_missed_again(
+    path: Path,
+) -> None:
+    entries = log(3)
+    async with await Store.open(path) as store:
+        await store.append(entries)
+    await stored(path, TWO)
+    await stored(path, ONE)
+    damages = ("checksum = 1", "conversation = x'', checksum = 2")
+    for table, damage in zip(TABLES, damages, strict=True):
+        query(path, f"UPDATE {table} SET {damage} WHERE conversation = ?", ONE)
+    assert (await repair_store(path)).deletions_lost == 1
+    async with await Store.open(path) as store:
+        assert store.lost_count == 0
+    overwrite(path, 0, b"no longer SQLite")
+    done = await repair_store(path)
+    assert (done.kept, done.deletions_kept, done.lost) == (len(entries), 1, 0)
 
 
 async def test_a_deletion_counts_as_finished_only_if_both_rows_say_so(path: Path) -> None:
@@ -194,6 +255,19 @@ async def test_two_damaged_values_of_a_store_of_three_steps_are_said(
         query(path, f"UPDATE {table} SET checksum = 1")
     with pytest.raises(ValueDamaged):
         await loaded(path)
+
+
+@pytest.mark.parametrize("other", ["DELETE FROM copies", "UPDATE copies SET checksum = 1"])
+async def test_values_of_a_store_of_three_steps_of_which_none_is_sound_are_lost_and_said(
+    path: Path, other: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await with_values(path, ONE + TWO, [], monkeypatch)
+    query(path, "UPDATE meta SET checksum = 1")
+    query(path, other)
+    with pytest.raises(ValueDamaged):
+        await loaded(path)
+    assert (await repair_store(path)).deletions_lost == 2
+    assert await loaded(path) == {}
 
 
 async def with_values(
