@@ -155,7 +155,7 @@ class Hub:
     def delete(self, conversation: ConversationId) -> HubEffects:
         """Delete a conversation for good and close it on its links; it is never admitted again.
 
-        Its bytes on the disk count until they are erased.
+        Its bytes on the disk count until it is released from `disk`.
         """
         out = FanOut(self.connected, self.shelf, 0.0)
         self._deleted.add(conversation)

@@ -4,10 +4,14 @@ gRPC accepts the calls of all connections one after another, 0.3 ms each, and a 
 the next one once one of its 256 has its answer. So whoever is answered late calls seldom: without
 turns, two connections whose calls are refused at once keep the event loop busy, and each call of
 others waits behind hundreds of theirs. Turns go by addresses, then by connections, since both
-cost a caller more than a key does.
+cost a caller more than a key does. Of IPv6 a network of 2^64 addresses counts as one address:
+who has one of them has them all.
 """
 
 import asyncio
+from contextlib import suppress
+from ipaddress import IPv6Interface
+from urllib.parse import unquote
 
 from replica import limits
 from replica.ids import PublicKey
@@ -28,7 +32,8 @@ class Turns:
     """Those that wait for a turn, STRANGER_CALLS_MAX at most.
 
     A place that is lacking is taken from the address that has most, and there from the
-    connection that has most, unless these are the newcomer's own.
+    connection that has most. Where no address has more than the newcomer's, it is taken from a
+    connection of that one, unless none has more than the newcomer's own.
     """
 
     def __init__(self) -> None:
@@ -60,18 +65,18 @@ class Turns:
     def _made_room(self, payer: Payer) -> bool:
         """Let the last call of who has most go without a turn; False if `payer` has as many."""
         address = self._by_address.heaviest()
-        connections = self._by_connection[address]
+        is_own = self._by_address.of(payer.pool) + 1 >= self._by_address.of(address)
+        connections = self._by_connection.get(payer.pool if is_own else address)
+        if connections is None:
+            return False
         heaviest = connections.heaviest()
-        if address == payer.pool:
-            has_less = connections.of(payer) + 1 < connections.of(heaviest)
-        else:
-            has_less = self._by_address.of(payer.pool) + 1 < self._by_address.of(address)
-        if has_less:
-            last = self._queue.drop_last(heaviest)
-            self._leave(heaviest)
-            if not last.done():
-                last.set_result(False)
-        return has_less
+        if is_own and connections.of(payer) + 1 >= connections.of(heaviest):
+            return False
+        last = self._queue.drop_last(heaviest)
+        self._leave(heaviest)
+        if not last.done():
+            last.set_result(False)
+        return True
 
     def _leave(self, payer: Payer) -> None:
         self._waiting -= 1
@@ -106,4 +111,7 @@ class Turns:
 def _payer_of(connection: str) -> Payer:
     """Return who waits: a connection, in the pool of its address."""
     address = connection.rpartition(":")[0]
+    with suppress(ValueError):  # of another form
+        host = unquote(address).removeprefix("ipv6:").strip("[]")
+        address = str(IPv6Interface(f"{host}/64").network)
     return Payer(address.encode(), PublicKey(connection.encode()))

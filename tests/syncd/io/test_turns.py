@@ -99,6 +99,43 @@ async def test_a_lacking_place_is_taken_from_the_address_with_most_and_there_fro
     assert not turns._by_connection
 
 
+async def test_a_newcomer_gets_a_place_of_its_own_address_where_no_other_has_more(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(limits, "STRANGER_CALLS_MAX", 4)
+    turns = Slow()
+    tasks = await waiting(turns, [AFAR, AFAR, ONE, ONE])
+    tasks.append(asyncio.create_task(turns.turn(TWO)))
+    await asyncio.sleep(0)
+    assert await done(tasks) == [False, False, False, True, False]
+    assert not await turns.turn(TWO)
+    turns.due(4)
+    assert await asyncio.gather(*tasks) == [True, True, True, False, True]
+
+
+async def test_where_each_address_has_one_place_a_newcomer_gets_none(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(limits, "STRANGER_CALLS_MAX", 1)
+    turns = Slow()
+    tasks = await waiting(turns, [AFAR])
+    assert not await turns.turn(ONE)
+    assert await done(tasks) == [False]
+
+
+async def test_a_network_of_ipv6_has_the_places_of_one_address(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(limits, "STRANGER_CALLS_MAX", 3)
+    turns = Slow()
+    one_network = [f"ipv6:%5B2001:db8::{host}%5D:7" for host in ("1", "2:3", "ffff:0:0:1")]
+    tasks = await waiting(turns, one_network)
+    others = ["ipv6:%5B2001:db8:0:1::1%5D:7", "ipv4:192.0.2.1:3"]
+    tasks += [asyncio.create_task(turns.turn(one)) for one in others]
+    await asyncio.sleep(0)
+    assert await done(tasks) == [True, True, False, False, False]
+
+
 async def test_a_connection_whose_only_call_lost_its_place_may_wait_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
