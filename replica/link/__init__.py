@@ -37,7 +37,7 @@ from replica.link.exchange import Side
 from replica.link.frame import Frame
 from replica.link.host_choice import HostChoice, HostReason, host_to_grant
 from replica.link.item_bounds import check_steps
-from replica.link.link import Link, Phase, prepared
+from replica.link.link import Link, Phase, is_walking, prepared
 from replica.link.messages import (
     Ack,
     Close,
@@ -131,6 +131,7 @@ __all__ = [
     "heads_steps",
     "heads_to_pb",
     "host_to_grant",
+    "is_walking",
     "lacking",
     "linked_host_to_pb",
     "listed_profiles",

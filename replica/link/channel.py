@@ -13,7 +13,7 @@ from itertools import islice
 from replica import limits
 from replica.conversation import Conversation, Draft
 from replica.ids import ConversationId, Digest, EntryId, Position
-from replica.link.comparison import covered_ids
+from replica.link.comparison import Backlog, covered_ids
 from replica.link.effects import EffectsBuilder
 from replica.link.events import EntriesAcked, StateChanged, SyncState
 from replica.link.messages import Entries, Ids
@@ -265,4 +265,6 @@ def memory_bytes(channel: Channel, lanes: int) -> int:
     """Return the memory of a channel's state, about; a walk holds something per lane."""
     sets = (channel.peer_ids, channel.queued, channel.outgoing, channel.wanted, channel.refused)
     is_walking = channel.ids_due is not None or channel.backlog is not None
-    return _CHANNEL_BYTES + _ID_BYTES * sum(map(len, sets)) + _WALK_BYTES * lanes * is_walking
+    ids = channel.backlog.ids_kept if isinstance(channel.backlog, Backlog) else 0
+    ids += sum(map(len, sets))
+    return _CHANNEL_BYTES + _ID_BYTES * ids + _WALK_BYTES * lanes * is_walking

@@ -4,7 +4,8 @@ Pure. Lane heads suffice while lanes agree. Where one position holds different
 entries, all ids are exchanged instead.
 """
 
-from collections.abc import Iterable, Iterator, Set
+from collections import deque
+from collections.abc import Container, Iterable, Iterator, Set
 from dataclasses import dataclass, replace
 from heapq import heapify, heappop, heapreplace
 from itertools import chain, islice
@@ -94,8 +95,8 @@ class HeadsVerdict:
     """Heads of the peer that we lack."""
     diverged: tuple[Position, ...]
     """Peer heads at a position where we hold another entry."""
-    fronts: "Fronts | None" = None
-    """Where the entries not held begin, if that was looked for in steps."""
+    backlog: "Backlog | None" = None
+    """The entries not held, if they were looked for in steps."""
 
 
 def sendable_heads(log: Log) -> tuple[Position, ...] | None:
@@ -136,27 +137,48 @@ def compare_steps(log: Log, heads: Iterable[Position]) -> Steps[HeadsVerdict]:
 
 
 class Compared:
-    """A comparison that was made in steps, before the message with the heads is received."""
+    """A comparison that was made in steps, before the message with the heads or ids is received."""
 
     def __init__(self) -> None:
         """Start without any."""
         self._last: tuple[Log, tuple[Position, ...], HeadsVerdict] | None = None
+        self._absent: tuple[Set[EntryId], Backlog] | None = None
 
-    def steps(self, log: Log, heads: tuple[Position, ...]) -> Steps[None]:
-        """Compare, and keep the result with where begins what the peer lacks."""
+    def steps(self, log: Log, heads: tuple[Position, ...], bytes_ahead: int) -> Steps[None]:
+        """Compare, and keep the result with the first entries that the peer lacks."""
         verdict = yield from compare_steps(log, heads)
-        fronts = (yield from front_steps(log, verdict.held)) if not verdict.diverged else None
-        self._last = log, heads, replace(verdict, fronts=fronts)
+        if not verdict.diverged:
+            fronts = yield from front_steps(log, verdict.held)
+            backlog = Backlog(log, verdict.held, fronts)
+            verdict = replace(verdict, backlog=backlog)
+            yield from backlog.look_ahead(bytes_ahead)
+        self._last = log, heads, verdict
 
     def verdict(self, log: Log, heads: tuple[Position, ...]) -> HeadsVerdict:
         """Return the result that was kept for these very heads and this log, else compare."""
         if self._last is not None and self._last[0] is log and self._last[1] is heads:
+            if self._last[2].backlog is not None:
+                self._last[2].backlog.follow()
             return self._last[2]
         return compare_heads(log, heads)
 
+    def absent_steps(self, log: Log, ids: Set[EntryId], bytes_ahead: int) -> Steps[None]:
+        """Look for the first entries that are not among a peer's ids; keep what was found."""
+        fronts = yield from front_steps(log, HeldLanes(log))
+        backlog = Backlog(log, ids, fronts, ids_kept=len(ids))
+        yield from backlog.look_ahead(bytes_ahead)
+        self._absent = ids, backlog
+
+    def absent(self, log: Log, ids: Set[EntryId]) -> "Backlog":
+        """Return the entries that are not among a peer's ids: those kept for this very set."""
+        if self._absent is not None and self._absent[0] is ids and self._absent[1].log is log:
+            self._absent[1].follow()
+            return self._absent[1]
+        return Backlog(log, ids, finished(front_steps(log, HeldLanes(log))), ids_kept=len(ids))
+
     def forget(self) -> None:
         """Keep nothing any longer."""
-        self._last = None
+        self._last = self._absent = None
 
 
 _Front = tuple[int, EntryId, int | Iterator[EntryId]]
@@ -190,29 +212,77 @@ def front_steps(log: Log, held: HeldLanes) -> Steps[Fronts]:
     return fronts
 
 
+class Backlog(Iterator[Entry]):
+    """The covered entries that a peer lacks, in send order.
+
+    Lanes are read as entries are asked for, so that a peer that reads little causes
+    little work. Entries admitted meanwhile are left out. Before the next one there may be any
+    number that the peer holds, so `look_ahead` finds some in steps.
+    """
+
+    def __init__(
+        self, log: Log, held: Container[EntryId], fronts: Fronts, *, ids_kept: int = 0
+    ) -> None:
+        """Begin at `fronts`, made just before; `held` takes the memory of so many ids."""
+        self.log = log
+        self.ids_kept = ids_kept
+        self._held = held
+        self._admitted = len(log.entries)
+        self._walk: Iterator[EntryId] = chain.from_iterable(_walk(log, part) for part in fronts)
+        self._found: deque[Entry] = deque()
+
+    def __next__(self) -> Entry:
+        """Return the next entry."""
+        while self._found:
+            entry = self.log.entries[self._found.popleft().id]  # it may have got its body
+            if self._is_lacking(entry.id):
+                return entry
+        return self.log.entries[next(filter(self._is_lacking, self._walk))]
+
+    def look_ahead(self, size: int) -> Steps[None]:
+        """Find entries of so many bytes, or all, in steps."""
+        size -= sum(entry.size_bytes for entry in self._found)
+        passed = 0
+        while size > 0 and (entry_id := next(self._walk, None)) is not None:
+            if self._is_lacking(entry_id):
+                self._found.append(self.log.entries[entry_id])
+                size -= self._found[-1].size_bytes
+            passed += 1
+            if passed % STEP_HEADS == 0:
+                yield
+
+    def follow(self) -> None:
+        """Add the entries that were admitted since it began."""
+        entries = self.log.entries
+        late = list(islice(reversed(entries), len(entries) - self._admitted))
+        self._admitted = len(entries)
+        self._walk = chain(self._walk, reversed(late))
+
+    def _is_lacking(self, entry_id: EntryId) -> bool:
+        return entry_id in self.log.covered() and entry_id not in self._held
+
+
+def _walk(log: Log, fronts: dict[Lane, _Front]) -> Iterator[EntryId]:
+    """Return the entries from these fronts on in the order of (lamport, id)."""
+    heap = list(fronts.values())
+    heapify(heap)
+    while heap:
+        _, entry_id, rest = heap[0]
+        walk = log.lane_walk_behind(entry_id, rest) if isinstance(rest, int) else rest
+        following = next(walk, None)
+        if following is None:
+            heappop(heap)
+        else:
+            heapreplace(heap, (log.entries[following].header.lamport, following, walk))
+        yield entry_id
+
+
 def lacking(log: Log, held: HeldLanes, fronts: Fronts | None = None) -> Iterator[Entry]:
     """Return the entries that a peer which holds `held` lacks, in send order.
 
-    Lanes are read as entries are asked for, so that a peer that reads little causes
-    little work. Entries admitted meanwhile are left out. `fronts` are those of `front_steps`,
-    made just before.
+    `fronts` are those of `front_steps`, made just before.
     """
-
-    def wanted(part: list[_Front]) -> Iterator[Entry]:
-        heapify(part)
-        while part:
-            _, entry_id, rest = part[0]
-            walk = log.lane_walk_behind(entry_id, rest) if isinstance(rest, int) else rest
-            following = next(walk, None)
-            if following is None:
-                heappop(part)
-            else:
-                heapreplace(part, (log.entries[following].header.lamport, following, walk))
-            if entry_id in log.covered() and entry_id not in held:
-                yield log.entries[entry_id]
-
-    early, late = fronts or finished(front_steps(log, held))
-    return chain(wanted(list(early.values())), wanted(list(late.values())))
+    return Backlog(log, held, fronts or finished(front_steps(log, held)))
 
 
 def everything(log: Log) -> list[Entry]:
@@ -223,4 +293,5 @@ def everything(log: Log) -> list[Entry]:
 def covered_ids(log: Log) -> Iterator[EntryId]:
     """Yield the covered ids, lane by lane, as they are asked for."""
     for lane in tuple(log.lanes()):
-        yield from (i for i in log.lane_walk(lane) if i in log.covered())
+        covered = log.covered()  # as it is at any time
+        yield from (i for i in log.lane_walk(lane) if i in covered)

@@ -147,7 +147,8 @@ class Exchange(ABC):
         if verdict.diverged:
             channel.queue_ids(held, answer=False)
         else:
-            self._queue(channel, held, comparison.lacking(held.log, verdict.held, verdict.fronts))
+            backlog = verdict.backlog or comparison.lacking(held.log, verdict.held)
+            self._queue(channel, held, backlog)
         return verdict.diverged
 
     def _queue(self, channel: Channel, held: Conversation, entries: Iterator[Entry]) -> None:
@@ -184,8 +185,7 @@ class Exchange(ABC):
         if not message.answer:
             channel.queue_ids(held, answer=True)
         self._note_ids(channel, held, peer_ids, out)
-        everything = comparison.lacking(held.log, comparison.HeldLanes(held.log))
-        self._queue(channel, held, (e for e in everything if e.id not in peer_ids))
+        self._queue(channel, held, self._compared.absent(held.log, peer_ids))
         channel.is_open = True
         # Also in state SYNCHRONIZED, since the ack of these entries may get lost.
         if channel.unacked and channel.recheck_at is None:

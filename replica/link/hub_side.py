@@ -9,12 +9,13 @@ from collections.abc import Iterable, Iterator
 from replica import limits
 from replica.conversation import Conversation
 from replica.ids import EntryId, Position, PublicKey
-from replica.link.channel import Channel
+from replica.link.channel import ENTRIES_FRAME_BYTES, Channel
 from replica.link.codec import encoded_steps
-from replica.link.comparison import sendable_heads
+from replica.link.comparison import Backlog, sendable_heads
+from replica.link.credit import grant_bytes
 from replica.link.effects import EffectsBuilder
 from replica.link.exchange import Exchange, Side
-from replica.link.messages import Ack, Entries, Fault, Message, Open, Opened
+from replica.link.messages import Ack, Entries, Fault, Ids, Message, Open, Opened
 from replica.link.steps import STEP_HEADS, Steps
 from replica.log import Entry
 from replica.refusals import ConversationUnknown, LanesDiverged, NotAllowed, QuotaExceeded
@@ -29,18 +30,47 @@ class HubSide(Exchange):
     _encoded: tuple[Position, ...] = ()
     """The heads that were encoded for the answer to the Open that comes next."""
 
-    def prepare(self, message: Message, peer: PublicKey | None) -> Steps[None]:
-        """Compare the heads of an Open that comes next, and encode ours, in steps (LINK-92)."""
-        if not isinstance(message, Open):
-            return
-        held = self.shelf.get(message.conversation)
-        if held is None or not self._may_read(held, peer) or message.digest == held.log.digest:
+    @property
+    def is_walking(self) -> bool:
+        """Say whether what a message makes the hub send may be behind many entries."""
+        return any(isinstance(channel.backlog, Backlog) for channel in self.channels.due())
+
+    def prepare(
+        self, message: Message, peer: PublicKey | None, *, may_send: bool = True
+    ) -> Steps[None]:
+        """Do the long part of the work for the message that comes next, in steps (LINK-92).
+
+        The entries that it makes the hub send are found, if `may_send`.
+        """
+        bytes_ahead = grant_bytes() + ENTRIES_FRAME_BYTES if may_send else 0
+        if isinstance(message, Open | Ids):
+            held = self.shelf.get(message.conversation)
+            if held is not None and self._may_read(held, peer):
+                if isinstance(message, Open):
+                    yield from self._prepare_open(message, held, bytes_ahead)
+                else:
+                    yield from self._prepare_ids(message, held, bytes_ahead)
+        for channel in tuple(self.channels.due()):
+            is_replaced = isinstance(message, Open | Ids) and channel.id == message.conversation
+            if isinstance(channel.backlog, Backlog) and not is_replaced:
+                yield from channel.backlog.look_ahead(bytes_ahead)
+
+    def _prepare_ids(self, message: Ids, held: Conversation, bytes_ahead: int) -> Steps[None]:
+        """Find the first entries that are not among the ids of a peer, with the last of these."""
+        channel = self.channels.get(message.conversation)
+        if channel is not None and not message.more:
+            channel.peer_ids.update(self._ids_to_keep(held, message.ids))
+            yield from self._compared.absent_steps(held.log, channel.peer_ids, bytes_ahead)
+
+    def _prepare_open(self, message: Open, held: Conversation, bytes_ahead: int) -> Steps[None]:
+        """Compare the heads of an Open, and encode ours."""
+        if message.digest == held.log.digest:
             return
         ours = self._heads_for(message, held)
         if ours is not None and len(ours) > STEP_HEADS:
             self._encoded = yield from encoded_steps(ours)
         if message.heads is not None:  # last: what is admitted behind it would be left out
-            yield from self._compared.steps(held.log, message.heads)
+            yield from self._compared.steps(held.log, message.heads, bytes_ahead)
 
     def receive(
         self, message: Message, peer: PublicKey | None, out: EffectsBuilder, now: float
@@ -51,6 +81,9 @@ class HubSide(Exchange):
                 self.receive_open(message, peer, out)
                 self._compared.forget()
                 self._encoded = ()
+            case Ids():
+                self.receive_ids(message, peer, out, now)
+                self._compared.forget()
             case Entries():
                 self.receive_entries(message, peer, out)
             case _:

@@ -352,4 +352,10 @@ def prepared(link: Link, message: Message) -> Steps[None]:
     `Link.receive` answers without it just as well, in one step.
     """
     if isinstance(link.exchange, HubSide):
-        yield from link.exchange.prepare(message, link.peer)
+        may_send = link.flow.may_send() or isinstance(message, Credit)
+        yield from link.exchange.prepare(message, link.peer, may_send=may_send)
+
+
+def is_walking(link: Link) -> bool:
+    """Say whether `prepared` is to be called before any message of a hub's link."""
+    return isinstance(link.exchange, HubSide) and link.exchange.is_walking

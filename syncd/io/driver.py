@@ -172,6 +172,8 @@ class HubDriver:
         peer = link.peer if link is not None else None
         if peer is not None and answered is not None:
             await self.throttle.wait(peer, answered, message)
+        if link is not None and peer is not None:
+            await self._loader.prepare(link, peer, message)
         effects = self.hub.receive(link_id, message, time.monotonic(), frame_bytes)
         if link is not None and peer is not None:
             self.throttle.charge_answer(link_id, peer, effects)

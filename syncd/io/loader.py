@@ -13,7 +13,17 @@ from replica.conversation import Conversation, EntryStore, Loaded, Stored
 from replica.errors import EntryRefused, StoreError
 from replica.ids import ConversationId, PublicKey, short
 from replica.io import restored
-from replica.link import STEP_ENTRIES, STEP_HEADS, Entries, Link, Message, Open, prepared
+from replica.link import (
+    STEP_ENTRIES,
+    STEP_HEADS,
+    Entries,
+    Ids,
+    Link,
+    Message,
+    Open,
+    is_walking,
+    prepared,
+)
 from replica.log import MEMBERSHIP_TRACKS, Lost, verify_signature
 from replica.refusals import StoreCorrupt
 from syncd import records
@@ -153,16 +163,17 @@ class Loader:
                 del self._asked[conversation]
 
     async def prepare(self, link: Link, peer: PublicKey, message: Message) -> None:
-        """Compare and encode many heads in steps, before the link receives an Open (LINK-92).
+        """Compare heads or ids, and find what is to be sent, in steps before a long one (LINK-92).
 
         Raises StoreError.
         """
-        if not isinstance(message, Open):
-            return
-        await self.ensure_loaded(peer, message.conversation, message)
-        held = self._hub.shelf.get(message.conversation)
-        lanes = held.log.lane_count() if held is not None else 0
-        if max(lanes, len(message.heads or ())) > STEP_HEADS:
+        is_long = is_walking(link)
+        if isinstance(message, Open) or (isinstance(message, Ids) and not message.more):
+            await self.ensure_loaded(peer, message.conversation, message)
+            held = self._hub.shelf.get(message.conversation)
+            size = len(held.log) if held is not None else 0
+            is_long |= size > STEP_HEADS or len(getattr(message, "heads", None) or ()) > STEP_HEADS
+        if is_long:
             await self._pacer.in_steps(prepared(link, message), peer)
 
     async def parts(

@@ -74,7 +74,8 @@ TARGETS: dict[str, tuple[str, ...]] = {
     "replica/document/projection.py": ("_read", "_build"),
     "replica/document/canonical.py": ("_plain_number", "_encoded_float"),
     "replica/link/comparison.py": (
-        "compare_steps", "front_steps", "lacking", "HeldLanes.add_chain",
+        "compare_steps", "front_steps", "_walk", "Backlog._is_lacking",
+        "HeldLanes.add_chain",
     ),
     "replica/link/auth.py": ("prove",),
     "replica/conversation/drafts.py": ("DraftStream.receive",),

@@ -1,6 +1,6 @@
 """The hub's side of one link: opens, acks, and refusals of strangers."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from dataclasses import dataclass, field, replace
 
 import pytest
@@ -16,6 +16,7 @@ from replica.link.hub_side import HubSide
 from replica.link.messages import (
     Ack,
     Close,
+    Credit,
     EncodedHeads,
     Entries,
     Fault,
@@ -25,7 +26,9 @@ from replica.link.messages import (
     Opened,
 )
 from replica.link.steps import STEP_HEADS, finished
+from replica.log.body import Grant, Member, Revocation, Role
 from replica.log.entry import Entry
+from replica.log.log import Log
 from replica.refusals import ConversationUnknown, EntriesMissing, LanesDiverged, QuotaExceeded
 from tests.support.writers import Writer, said
 
@@ -64,10 +67,23 @@ class Scene:
         self.side.receive(message, peer or self.ada.public, self.out, 0.0)
         return list(self.sent)
 
-    def pumped(self, peer: PublicKey | None = None) -> list[Message]:
+    def pumped(self, peer: PublicKey | None = None, *, limit: int = 1_000) -> list[Message]:
         self.sent.clear()
-        self.side.pump(peer or self.ada.public, self.out, may_send=lambda: True)
+        may_send = lambda: len(self.sent) < limit  # noqa: E731  # a function of the test
+        self.side.pump(peer or self.ada.public, self.out, may_send=may_send)
         return list(self.sent)
+
+
+class CountedLooks:
+    """Counts the entries of a log that are looked at to see whether they are covered."""
+
+    def __init__(self, log: Log) -> None:
+        self.count, self._covered = 0, log.covered
+        log.covered = self._look  # type: ignore[method-assign]  # the real one, counted
+
+    def _look(self) -> Set[EntryId]:
+        self.count += 1
+        return self._covered()
 
 
 class Heads(tuple[Position, ...]):
@@ -297,3 +313,128 @@ def test_nothing_is_encoded_where_no_heads_are_sent(scene: Scene, lanes: list[En
 
 def lanes_of(entries: list[Entry]) -> tuple[Position, ...]:
     return tuple(entry.position for entry in entries)
+
+
+@pytest.fixture(scope="module")
+def long() -> list[Entry]:
+    """Return a log of more entries than one step looks at, the genesis first."""
+    writer = Writer(1)
+    entries = [writer.genesis()]
+    for _ in range(STEP_HEADS):
+        entries.append(writer.write(entries[0].conversation, said("x"), parents=entries[-1:]))
+    return entries
+
+
+@pytest.mark.parametrize("is_answer", [False, True])
+def test_what_is_not_among_the_ids_of_a_peer_is_looked_for_in_steps(
+    scene: Scene, long: list[Entry], is_answer: bool
+) -> None:
+    log = of_lanes(scene, long).held.log
+    ids = tuple(entry.id for entry in long)
+    answers: list[list[Message]] = []
+    for is_prepared in (False, True):
+        scene.receive(Open(scene.id, OTHER, ()))
+        scene.pumped()
+        first = Ids(scene.id, ids[1:9], True, is_answer)
+        last = Ids(scene.id, ids[9:-1], False, is_answer)
+        assert not list(scene.side.prepare(first, scene.ada.public))
+        scene.receive(first)
+        if is_prepared:
+            assert len(list(scene.side.prepare(last, scene.ada.public))) == 1
+        looks = CountedLooks(log)
+        scene.receive(last)
+        answers.append(scene.pumped())
+        assert (looks.count < 10) == is_prepared
+        assert answers[-1][-1] == Entries(scene.id, (long[0], long[-1]))
+    assert answers[0] == answers[1]
+
+
+def test_a_look_ahead_finds_what_is_sent_next_and_no_more(
+    scene: Scene, long: list[Entry], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "CREDIT_BYTES", 16)
+    monkeypatch.setattr("replica.link.hub_side.ENTRIES_FRAME_BYTES", 200)
+    log = of_lanes(scene, long).held.log
+    scene.receive(Open(scene.id, OTHER, ()))
+    looks = CountedLooks(log)
+    assert scene.side.is_walking
+    assert not list(scene.side.prepare(Credit(1), scene.ada.public, may_send=False))
+    assert looks.count == 0
+    assert not list(scene.side.prepare(Ids(scene.id, ()), scene.ada.public))
+    assert 0 < looks.count < 10
+    scene.receive(Ids(scene.id, (), answer=True))
+    looks.count = 0
+    assert not list(scene.side.prepare(Credit(1), scene.ada.public))
+    assert looks.count == 0  # what was found is kept
+
+
+def test_entries_that_the_peer_holds_are_passed_in_steps_before_a_credit(
+    scene: Scene, long: list[Entry], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "CREDIT_BYTES", 16)
+    monkeypatch.setattr("replica.link.channel.ENTRIES_FRAME_BYTES", 1)
+    monkeypatch.setattr("replica.link.hub_side.ENTRIES_FRAME_BYTES", 0)
+    log = of_lanes(scene, long).held.log
+    scene.receive(Open(scene.id, OTHER, ()))
+    scene.receive(Ids(scene.id, tuple(entry.id for entry in long[1:-1]), answer=True))
+    scene.pumped(limit=0)
+    (sent,) = scene.pumped(limit=1)
+    assert sent == Entries(scene.id, (long[0],))
+    assert len(list(scene.side.prepare(Credit(1), scene.ada.public))) == 1
+    looks = CountedLooks(log)
+    (sent,) = scene.pumped(limit=1)
+    assert (sent, looks.count < 10) == (Entries(scene.id, (long[-1],)), True)
+
+
+def test_what_was_found_and_is_covered_no_more_is_not_sent(scene: Scene) -> None:
+    bob = Writer(2)
+    grant = scene.ada.write(
+        scene.id, Member(Grant(bob.public, Role.WRITER)), parents=[scene.genesis]
+    )
+    by_bob = bob.write(scene.id, said("x"), parents=[scene.genesis])
+    for entry in (grant, by_bob):
+        scene.held.admit(entry)
+    scene.receive(Open(scene.id, OTHER, ()))
+    assert not list(scene.side.prepare(Credit(1), scene.ada.public))
+    removal = scene.ada.write(scene.id, Member(Revocation(bob.public)), parents=[grant])
+    scene.held.admit(removal)
+    (sent,) = scene.pumped()
+    assert isinstance(sent, Entries)
+    assert {e.id for e in sent.entries} == {grant.id, *(e.id for e in scene.line)}
+
+
+def test_what_is_admitted_after_the_look_at_a_peers_ids_is_sent_once(
+    scene: Scene, long: list[Entry]
+) -> None:
+    held = of_lanes(scene, long).held
+    scene.receive(Open(scene.id, OTHER, ()))
+    last = Ids(scene.id, tuple(entry.id for entry in long), answer=True)
+    steps = scene.side.prepare(last, scene.ada.public)
+    next(steps)
+    new = [
+        Writer(1, epoch=epoch).write(scene.id, said("new"), parents=long[-1:]) for epoch in (7, 8)
+    ]
+    held.admit(new[0])
+    finished(steps)
+    held.admit(new[1])
+    scene.receive(last)
+    assert scene.pumped() == [Entries(scene.id, tuple(new))]
+
+
+def test_the_ids_of_a_peer_count_as_memory_until_all_is_sent(
+    scene: Scene, long: list[Entry]
+) -> None:
+    of_lanes(scene, long)
+    scene.receive(Open(scene.id, OTHER, ()))
+    scene.pumped()
+    before = scene.side.memory_bytes(scene.id)
+    scene.receive(Ids(scene.id, tuple(entry.id for entry in long[1:]), answer=True))
+    assert scene.side.memory_bytes(scene.id) > before + 80 * (len(long) - 1)
+    scene.pumped()
+    assert scene.side.memory_bytes(scene.id) == before
+
+
+def test_ids_of_what_may_not_be_read_or_is_not_open_are_not_looked_at(scene: Scene) -> None:
+    for asked, peer in ((Ids(scene.id, ()), scene.ada.public), (Ids(NOWHERE, ()), EVE)):
+        assert not list(scene.side.prepare(asked, peer))
+        assert not scene.receive(asked, peer)

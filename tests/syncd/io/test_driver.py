@@ -10,7 +10,7 @@ from replica.ids import Digest, PublicKey
 from replica.io.blobs import Blobs
 from replica.io.store import Store
 from replica.link import Frame
-from replica.link.messages import Entries, Hello, Open, Opened
+from replica.link.messages import Credit, Entries, Hello, Ids, Open, Opened
 from replica.link.steps import STEP_HEADS
 from syncd.hub import Hub
 from syncd.io.driver import HubDriver
@@ -88,6 +88,27 @@ async def test_an_answer_with_many_heads_is_encoded_in_steps(driver: HubDriver):
     await driver.performer.flush()
     assert pacer.steps == 3
     assert any(isinstance(one, Frame) and isinstance(one.message, Opened) for one in sent)
+
+
+async def test_what_is_not_among_many_ids_is_looked_for_in_steps(driver: HubDriver):
+    (genesis, *_), count = GENESES, 2 * STEP_HEADS
+    new = [genesis]
+    for _ in range(count):
+        new.append(ADA.write(IDS[0], said("x"), parents=new[-1:]))
+    await driver.push(ADA.public, Entries(IDS[0], tuple(new)))
+    pacer = driver._loader._pacer = CountedPacer(driver.throttle.payer_of)
+    sent: list[object] = []
+    link_id = driver.connect(ADA.public, sent.append)
+    await driver.receive(link_id, Hello((1,)), 0)
+    await driver.receive(link_id, Open(IDS[0], Digest(bytes(32)), (new[-1].position,)), 0)
+    for more, steps in ((True, 0), (False, 3)):
+        pacer.steps = 0
+        await driver.receive(link_id, Ids(IDS[0], tuple(e.id for e in new[1:]), more), 0)
+        assert pacer.steps == steps
+    await driver.receive(link_id, Open(IDS[0], Digest(bytes(32)), ()), 0)
+    pacer.steps = 0
+    await driver.receive(link_id, Credit(2**40), 0)  # goes on with the answer
+    assert pacer.steps > 0
 
 
 async def test_memory_is_bounded_again_after_each_frame(driver: HubDriver):
