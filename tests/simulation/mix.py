@@ -49,6 +49,8 @@ class Mix:
     """Number of disks that lose entries to flipped bits."""
     hub_memory: int
     """Most conversations in the hub's memory besides those in use."""
+    promotes: bool = False
+    """Whether the last person begins as a reader, and becomes a writer; no seed draws it."""
 
     @property
     def has_damage(self) -> bool:

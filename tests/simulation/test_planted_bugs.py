@@ -85,6 +85,7 @@ BUGS = [
     Planted(order.admits_a_seal_before_the_entries_it_lists, shapes.drawn, 0),
     Planted(order.covers_no_ancestors, shapes.cutting, 2),
     Planted(order.counts_no_resignation, shapes.resigning, 0),
+    Planted(order.offers_nothing_that_a_grant_made_covered, shapes.promoting, 2),
     Planted(order.judges_a_seal_by_the_membership_of_now, shapes.cutting, 7),
     Planted(order.ignores_the_basis, shapes.drawn, 14),
     Planted(order.breaks_ties_between_tips_by_arrival, shapes.parted, 6),

@@ -128,7 +128,8 @@ class World:
         for person in self.people[1:]:
             last = person is self.people[-1] and len(self.people) > 2
             rare = Role.READER if last else Role.OWNER
-            roles.append((person, rare if self.random.random() < 0.3 else Role.WRITER))
+            role = rare if self.random.random() < 0.3 else Role.WRITER
+            roles.append((person, Role.READER if last and self.mix.promotes else role))
         for replica, role in roles:
             self._at_random(
                 self._when_alive(
@@ -177,6 +178,8 @@ class World:
                 self._at_random(partial(self._damage, victim))
         if mix.revoke:
             self._revoke()
+        if mix.promotes:
+            self._promote()
         self.clock.run(span)
 
     def _revoke(self) -> None:
@@ -188,6 +191,13 @@ class World:
         for author in authors:
             revoke = partial(workload.revoke, author, conversation, victim.public)
             self.clock.at(at + 0.02 * span * self.random.random(), revoke)
+
+    def _promote(self) -> None:
+        """Give the reader another role, so that what it wrote counts."""
+        owner, reader, conversation = self.people[0], self.people[-1], self.conversations[0]
+        grant = partial(workload.grant, owner, conversation, reader.public, Role.WRITER)
+        at = self.mix.span_s * (0.4 + 0.5 * self.random.random())
+        self.clock.at(at, self._when_alive(owner, grant))
 
     def _break_one(self) -> None:
         wire = self.random.choice(self.replicas).wire

@@ -78,6 +78,10 @@ def covers_no_ancestors() -> Patch:
     return mock.patch.object(Cover, "_cover", cover)
 
 
+def offers_nothing_that_a_grant_made_covered() -> Patch:
+    return mock.patch.object(Cover, "_note_regained", lambda self, came, regained, now: None)
+
+
 def counts_no_resignation() -> Patch:
     resolve = members._Fold.resolve_cuts
 

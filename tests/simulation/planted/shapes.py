@@ -43,6 +43,11 @@ def resigning(mix: Mix) -> Mix:
     return replace(_dense(calmed(mix)), revoke="self")
 
 
+def promoting(mix: Mix) -> Mix:
+    """Let a reader write, and make it a writer later, without any fault."""
+    return replace(_dense(calmed(mix)), promotes=True, span_s=15.0)
+
+
 def losing_a_host(mix: Mix) -> Mix:
     """Revoke a host."""
     return replace(_dense(calmed(mix)), revoke="host", span_s=15.0)
