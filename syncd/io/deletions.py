@@ -41,6 +41,8 @@ class Deletions:
         self._hub, self._store, self._blobs = hub, store, blobs
         self._performer, self._submit = performer, submit
         self._running: set[asyncio.Task[None]] = set()
+        self._of: dict[ConversationId, asyncio.Task[None]] = {}
+        """Those of the running ones that somebody asked for."""
         self._kept: set[ConversationId] = set()
         """Deleted conversations whose bytes are still to be erased."""
         self._timer: asyncio.TimerHandle | None = None
@@ -69,13 +71,20 @@ class Deletions:
             self._timer.cancel()
         await asyncio.gather(*self._running, return_exceptions=True)
 
+    async def decided(self, conversation: ConversationId) -> None:
+        """Wait for a deletion of the conversation that runs: until then it may yet be undone."""
+        if (deletion := self._of.get(conversation)) is not None:
+            await asyncio.wait({deletion})
+
     async def delete(self, conversation: ConversationId) -> None:
         """Delete a conversation that is in memory; a caller that is cancelled does not stop it.
 
         Bytes that the disk keeps are erased later. Raises StoreError: then nothing is deleted.
         """
         effects = self._hub.delete(conversation)
-        await asyncio.shield(self._run(self._delete(conversation, effects)))
+        deletion = self._of[conversation] = self._run(self._delete(conversation, effects))
+        deletion.add_done_callback(lambda _: self._of.pop(conversation))
+        await asyncio.shield(deletion)
 
     async def _delete(self, conversation: ConversationId, effects: HubEffects) -> None:
         try:

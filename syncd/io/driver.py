@@ -263,6 +263,7 @@ class HubDriver:
         Hub.permitted, and StoreError: then nothing is deleted. A caller that is cancelled does
         not stop what has begun.
         """
+        await self._deletions.decided(conversation)
         entries = len((await self.permitted(peer, conversation, Right.DELETE)).log)
         self.memory.forget_drafts((conversation,))
         await self._deletions.delete(conversation)

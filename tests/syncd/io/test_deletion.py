@@ -78,6 +78,39 @@ async def test_a_deletion_goes_on_without_its_caller(
     assert await restarted(tmp_path, served) == 0
 
 
+async def test_a_second_deletion_is_told_what_became_of_the_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with serve_hub(tmp_path) as served, asyncio.timeout(20):
+        tombstones = served.hub.driver.store.tombstones
+        begun, may_go = asyncio.Event(), asyncio.Event()
+
+        async def refuse_late(_conversations: Collection[ConversationId]) -> None:
+            begun.set()
+            await may_go.wait()
+            raise StoreFull
+
+        with monkeypatch.context() as patched:
+            patched.setattr(tombstones, "put", refuse_late)
+            first = delete(served)
+            await begun.wait()
+            deleting = served.hub.driver._deletions
+            decided, waits = deleting.decided, asyncio.Event()
+
+            async def noted(conversation: ConversationId) -> None:
+                waits.set()
+                await decided(conversation)
+
+            patched.setattr(deleting, "decided", noted)
+            second = delete(served)
+            await waits.wait()
+        may_go.set()
+        assert await refused(first) == "STORE_FULL"
+        assert (await second).entries == len(served.entries)
+        assert await refused(delete(served)) == "CONVERSATION_DELETED"
+    assert await restarted(tmp_path, served) == 0
+
+
 async def test_a_start_completes_the_deletions_that_were_interrupted_and_no_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
