@@ -10,6 +10,7 @@ import os
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from functools import partial
+from typing import ParamSpec, TypeVar
 
 import structlog
 
@@ -47,7 +48,7 @@ from model_host.runner import Run
 from replica.conversation import Conversation, Finding, Judge, ReplayMode, sign_receipt
 from replica.errors import HostError
 from replica.ids import ID_BYTES, Digest, EntryId, short
-from replica.io import ReplayEvent, ReplayProgress, now_ms, rpc
+from replica.io import ReplayEvent, ReplayProgress, now_ms, rpc, to_the_end
 from replica.log import public_key
 from replica.refusals import ArgumentInvalid
 
@@ -59,6 +60,8 @@ UNREAD_MAX = 4
 _KEY_BYTES = 32
 
 Show = Callable[[ReplayEvent], None]
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 class ReplayHandler:
@@ -123,7 +126,7 @@ class ReplayHandler:
         collected, offers = collect(held, first or None), self._profiles.offers
         default = offers.of_seal(last_seal(held))
         renderers = {offer.profile.digest: offer.renderer for offer in offers.all}
-        parts = await asyncio.to_thread(parts_of, collected, default.profile.digest, renderers)
+        parts = await _in_thread(parts_of, collected, default.profile.digest, renderers)
         made = _Made(stream.put)
         # Those that are loaded come first, since another one may take their place.
         for part in sorted(parts, key=lambda part: self._loaded(part) is None):
@@ -170,7 +173,7 @@ class ReplayHandler:
         self, collected: Collected, part: Part, mode: ReplayMode, made: "_Made", loaded: Loaded
     ) -> None:
         loop = asyncio.get_running_loop()
-        replay = await asyncio.to_thread(self._prepare, loop, collected, part, mode, loaded)
+        replay = await _in_thread(self._prepare, loop, collected, part, mode, loaded)
         made.note(replay.start())
         async with _pages_of(loaded.thread) as pages:
             computation = Computation(replay, pages, collected.conversation)
@@ -178,7 +181,7 @@ class ReplayHandler:
             while computation.work is not None:
                 work = computation.work
                 result = await loaded.thread.between_steps(partial(_perform, work))
-                made.note(await asyncio.to_thread(computation.receive, result))
+                made.note(await _in_thread(computation.receive, result))
                 made.show_progress(computation)
 
     def _loaded(self, part: Part) -> Loaded | None:
@@ -258,6 +261,14 @@ class _Made:
     def show_progress(self, computation: Computation) -> None:
         """Show how far the computation is, behind that of the parts before it."""
         self._show(ReplayProgress(self._done_before + computation.done_tokens, self._total))
+
+
+async def _in_thread(work: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+    """Call a function in a thread, and wait for its end also where the caller has left.
+
+    The next replay would begin beside it otherwise, with as much memory again (HOST-72).
+    """
+    return await to_the_end(asyncio.to_thread(work, *args, **kwargs))
 
 
 @asynccontextmanager

@@ -1,13 +1,16 @@
 """Callers that do not read what a replay found hold nobody up."""
 
 import asyncio
+import threading
 from pathlib import Path
 
 import pytest
 
 from antiphon.v1 import host_pb2 as pb
+from model_host.errors import ReplayBusy
 from model_host.io import replay_handler, replay_stream
 from model_host.io.replay_handler import ReplayHandler
+from model_host.replay import parts_of
 from replica.conversation import Receipt, ReplayMode
 from replica.errors import AntiphonError
 from replica.io import ReplayEvent, event_to_pb
@@ -89,4 +92,33 @@ async def test_of_the_replays_that_nobody_reads_the_oldest_goes(
                 pass
         assert refused.value.reason == SlowReader.reason
         *_, last = [event async for event in replays[1]]
+        assert isinstance(last, Receipt)
+
+
+async def test_a_replay_whose_caller_left_is_the_only_one_until_its_thread_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    began, may_end = threading.Event(), threading.Event()
+
+    def held_up(*given):
+        began.set()
+        may_end.wait(10)
+        return parts_of(*given)
+
+    monkeypatch.setattr(replay_handler, "parts_of", held_up)
+    async with two_profiles(tmp_path) as two, calls_of(two) as calls:
+        await two.talk.ask("hello", tokens=1)
+        left = asyncio.ensure_future(anext(calls.replay(two.talk.id, ReplayMode.VERIFY)))
+        await asyncio.to_thread(began.wait)
+        (computing,) = [task for task in asyncio.all_tasks() if task.get_name() == "replay"]
+        left.cancel()
+        async with asyncio.timeout(30):
+            while not computing.cancelling():  # noqa: ASYNC110  # no event says so
+                await asyncio.sleep(0)
+        with pytest.raises(AntiphonError) as refused:
+            await anext(calls.replay(two.talk.id, ReplayMode.VERIFY))
+        assert refused.value.reason == ReplayBusy.reason
+        may_end.set()
+        await until_computed(two.host.replays)
+        *_, last = [event async for event in calls.replay(two.talk.id, ReplayMode.VERIFY)]
         assert isinstance(last, Receipt)
