@@ -9,6 +9,7 @@ compares them (model_host/engine/numerics.py).
 
 import os
 import statistics
+import threading
 import time
 from collections import deque
 from collections.abc import Iterator
@@ -78,10 +79,15 @@ class StepThreads:
         self._threads = threads
         self._may_vary = may_vary
         self._choices: dict[int, ThreadChoice] = {}
+        self._known = threading.local()
+        self._known.is_set = True  # the thread that loads has set its number
 
     @contextmanager
     def computing(self, rows: int) -> Iterator[None]:
         """Compute a step of `rows` rows in the block."""
+        if not hasattr(self._known, "is_set"):
+            set_threads(self._threads)
+            self._known.is_set = True
         if rows > FEW_ROWS or not self._may_vary:
             yield
             return
@@ -90,6 +96,31 @@ class StepThreads:
             began = time.perf_counter()
             yield
             choice.took(time.perf_counter() - began)
+
+
+_guard = threading.Lock()
+_outside: list[int] = []
+"""The numbers behind the blocks of `compute_threads` in progress, in any thread."""
+
+
+def process_threads() -> int:
+    """Return the number of compute threads behind all blocks in progress.
+
+    torch gives a thread that asks first the number that any thread set last, for as long as it
+    lives: a profile loaded beside a step of another one would compute with fewer for ever.
+    """
+    import torch
+
+    with _guard:
+        return _outside[0] if _outside else torch.get_num_threads()
+
+
+def set_threads(count: int) -> None:
+    """Let torch compute with `count` threads in this thread, and in new ones."""
+    import torch
+
+    if count != torch.get_num_threads():
+        torch.set_num_threads(count)
 
 
 @contextmanager
@@ -101,8 +132,12 @@ def compute_threads(count: int) -> Iterator[None]:
     if count == before:
         yield
         return
-    torch.set_num_threads(count)
+    with _guard:
+        _outside.append(before)
+        torch.set_num_threads(count)
     try:
         yield
     finally:
-        torch.set_num_threads(before)
+        with _guard:
+            torch.set_num_threads(before)
+            _outside.remove(before)

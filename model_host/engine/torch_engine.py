@@ -9,7 +9,7 @@ from typing import Self
 import torch
 
 from model_host.engine.any_format import open_model
-from model_host.engine.compute_threads import StepThreads
+from model_host.engine.compute_threads import StepThreads, process_threads, set_threads
 from model_host.engine.kept_verdicts import KeptVerdicts, Verdict
 from model_host.engine.linear import is_available
 from model_host.engine.model import Model, build_model
@@ -83,8 +83,7 @@ class TorchEngine:
             )
         if threads < 0:
             raise ArgumentInvalid(f"threads: {threads}; 0 for torch's choice, or more")
-        if threads:
-            torch.set_num_threads(threads)
+        set_threads(threads or process_threads())
         check_numerics(numerics)
         file = model if isinstance(model, ModelFile) else open_model(model)
         cache = WeightsCache(cache_dir, cache_bytes) if cache_dir is not None else None

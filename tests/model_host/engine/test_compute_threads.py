@@ -1,6 +1,8 @@
 """The compute threads of a step, chosen by measured time."""
 
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 import torch
@@ -14,6 +16,8 @@ from model_host.engine.compute_threads import (
     ThreadChoice,
     compute_threads,
 )
+from model_host.engine.torch_engine import TorchEngine
+from tests.model_host.engine import tiny_model
 
 STEPS = 4_000
 
@@ -91,4 +95,29 @@ def test_many_rows_or_bits_that_would_differ_are_computed_by_all(rows: int, may_
 def test_the_number_is_as_before_behind_an_error() -> None:
     with pytest.raises(ZeroDivisionError), compute_threads(1):
         raise ZeroDivisionError
+    assert torch.get_num_threads() == 2
+
+
+@pytest.mark.usefixtures("two_threads")
+def test_a_model_loaded_beside_a_step_with_fewer_threads_gets_all(tmp_path: Path) -> None:
+    path = tiny_model.write(tmp_path / "model.gguf")
+    with ThreadPoolExecutor(1) as thread:
+        with compute_threads(1):
+            loaded = thread.submit(TorchEngine.load, path, numerics="fp32").result()
+            assert torch.get_num_threads() == 1
+        assert loaded.threads._threads == 2
+        assert thread.submit(torch.get_num_threads).result() == 2
+    assert torch.get_num_threads() == 2
+
+
+@pytest.mark.usefixtures("two_threads")
+def test_a_thread_whose_first_step_falls_beside_fewer_computes_with_all() -> None:
+    def used() -> int:
+        with StepThreads(2, may_vary=False).computing(FEW_ROWS + 1):
+            return torch.get_num_threads()
+
+    with ThreadPoolExecutor(1) as thread:
+        with compute_threads(1):
+            assert thread.submit(used).result() == 2
+        assert thread.submit(used).result() == 2
     assert torch.get_num_threads() == 2
