@@ -6,8 +6,9 @@ rows, on the padding, or on masked keys. The layers are compiled to one TorchScr
 it calls the same kernels without Python between them, and without the interpreter's lock.
 """
 
+import logging
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from torch.nn import functional
@@ -27,6 +28,8 @@ from model_host.engine.slab_memory import TorchSlabMemory
 from model_host.engine_api import CHUNK_TOKENS, Slice
 from model_host.kv import SLAB_TOKENS
 from model_host.refusals import ContextTooLong
+
+log = logging.getLogger(__name__)
 
 
 @torch.inference_mode()
@@ -105,10 +108,29 @@ def _run_layers(
         hidden.rows.add_(feed_forward(layer, hidden, rows.heads.dtype))
 
 
-with warnings.catch_warnings():
-    # Deprecated in favour of compilers that need gcc and make kernels of their own (D494).
-    warnings.simplefilter("ignore", DeprecationWarning)
-    _compiled = torch.jit.script(_run_layers)
+RunLayers = Callable[
+    [list[Layer], Residual, tuple[torch.Tensor, torch.Tensor], Rows, Attention, float], None
+]
+
+
+def compiled(layers: RunLayers) -> RunLayers:
+    """Return the layers as TorchScript, or as they are where this torch can't compile them.
+
+    A torch without oneDNN has not all operators, as on macOS, and TorchScript is not promised
+    for Python 3.14. The bits are the same in both ways.
+    """
+    with warnings.catch_warnings():
+        # Deprecated in favour of compilers that need gcc and make kernels of their own (D494).
+        warnings.simplefilter("ignore", DeprecationWarning)
+        try:
+            script: RunLayers = torch.jit.script(layers)
+        except Exception as error:  # noqa: BLE001  # whatever it lacks, Python runs them
+            log.info("layers not compiled", extra={"detail": str(error).strip()[:200]})
+            return layers
+        return script
+
+
+_compiled = compiled(_run_layers)
 
 
 def _logits(
