@@ -14,7 +14,8 @@ const loaded = loader.loadSync('antiphon/v1/sync.proto', PROTO);
 const { SyncService } = grpc.loadPackageDefinition(loaded).antiphon.v1;
 
 const CALL_MS = 20_000, SILENCE_MS = 60_000, RENEWAL_MS = 300_000, BACKOFF_MS = [200, 400, 800, 1600, 3200];
-const OPTIONS = { 'grpc.keepalive_time_ms': 20_000, 'grpc.keepalive_timeout_ms': 10_000,
+const LOOPBACK = /^(localhost|127(\.\d{1,3}){3}|\[::1\]):\d+$/; // there is no TLS here (TRUST-3)
+const OPTIONS = { 'grpc.keepalive_time_ms': 20_000, 'grpc.keepalive_timeout_ms': 10_000, 'grpc.enable_http_proxy': 0, // TRUST-11
   'grpc.initial_reconnect_backoff_ms': 200, 'grpc.max_reconnect_backoff_ms': 3_000 };
 // Without an ErrorInfo the error is gRPC's or a proxy's: these codes say that nothing was decided.
 const TRANSPORT = ['UNAVAILABLE', 'DEADLINE_EXCEEDED', 'CANCELLED', 'INTERNAL', 'UNKNOWN', 'RESOURCE_EXHAUSTED'];
@@ -48,12 +49,12 @@ export function refusal(error) {
 export class Client extends EventEmitter {
   constructor(address, folder) {
     super();
-    this.file = path.join(folder, 'client.json');
+    Object.assign(this, { address, file: path.join(folder, 'client.json') });
     fs.mkdirSync(folder, { recursive: true });
     this.kept = fs.existsSync(this.file) ? JSON.parse(fs.readFileSync(this.file)) : { unacked: [] };
     this.kept.seed ??= randomBytes(32).toString('hex');
     this.key = new e.Key(Buffer.from(this.kept.seed, 'hex'));
-    this.stub = new SyncService(address, grpc.credentials.createInsecure(), OPTIONS); // loopback only
+    this.stub = new SyncService(address, grpc.credentials.createInsecure(), OPTIONS); // connects at the first call
     this.beginEpoch();
     this.texts = new Map(); // of generations, by id
     this.cursor = new Map(); // lane heads as of the last Hint
@@ -82,6 +83,7 @@ export class Client extends EventEmitter {
   }
 
   async authenticate() {
+    if (!LOOPBACK.test(this.address)) throw new Refused('TLS_REQUIRED', 'the hub is not on loopback', 'Open a tunnel, and use its end here.');
     const first = { client_key: this.key.public, client_nonce: randomBytes(32) };
     const { challenge } = await this.unary('Authenticate', first);
     const shown = challenge.hub_key.toString('hex');

@@ -8,9 +8,7 @@ const USER = 2, HOST = 4;
 const PKCS8 = Buffer.from('302e020100300506032b657004220420', 'hex');
 
 export const sha256 = (...parts) => createHash('sha256').update(Buffer.concat(parts)).digest();
-
 export const le8 = (number) => Buffer.from(new BigUint64Array([BigInt(number)]).buffer); // on little-endian machines
-
 export const pae = (tag, data) => Buffer.concat([le8(tag.length), Buffer.from(tag), le8(data.length), data]);
 
 function varint(value) {

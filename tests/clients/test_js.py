@@ -170,6 +170,28 @@ async def test_a_turn_and_the_next_one(node: str, lab: Lab, tmp_path: Path) -> N
     assert lab.context() == [*TURN, Kind.GENERATION, *TURN]
 
 
+async def test_no_proxy_of_the_environment_is_used(
+    node: str, lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """TRUST-11: nobody listens where the variables point to."""
+    for name in ("grpc_proxy", "http_proxy", "https_proxy"):
+        monkeypatch.setenv(name, f"http://127.0.0.1:{free_port()}")
+    async with client(node, lab.proxy.address, tmp_path / "js") as js:
+        await js.say("one")
+        assert (await js.next("answer"))["text"] == "You said: one"
+        await js.end()
+
+
+async def test_off_loopback_it_makes_no_call(node: str, lab: Lab, tmp_path: Path) -> None:
+    """TRUST-3: it has no TLS. 0.0.0.0 is this machine under another name."""
+    port = lab.hub.address.rpartition(":")[2]
+    for name in ("0.0.0.0", "localhost.example.org", "dns:///127.0.0.1"):
+        async with client(node, f"{name}:{port}", tmp_path / name.replace("/", "")) as js:
+            await js.say("one")
+            assert (await js.next("failed"))["reason"] == "TLS_REQUIRED"
+    assert not lab.hub.driver.hub.shelf
+
+
 async def test_a_later_process_goes_on_in_a_fresh_epoch(
     node: str, lab: Lab, tmp_path: Path
 ) -> None:
