@@ -139,7 +139,7 @@ def _fault_of(error: grpc.aio.AioRpcError) -> Fault:
 
     Raises ValueError, DecodeError.
     """
-    reason, next_step, wait_s = "", "", 0.0
+    reason, next_step, wait_s, retryable = "", "", 0.0, False
     missing: tuple[EntryId, ...] = ()
     status = rpc_status.from_call(cast(Any, error))  # has the attributes that from_call reads
     for detail in status.details if status is not None else ():
@@ -150,11 +150,13 @@ def _fault_of(error: grpc.aio.AioRpcError) -> Fault:
             ids = info.metadata.get("missing", "").split()
             missing = tuple(EntryId(bytes.fromhex(one)) for one in ids)
         elif detail.Unpack(retry):
+            retryable = True
             wait_s = retry.retry_delay.seconds + retry.retry_delay.nanos / 1e9
     return Fault(
         reason,
         error.details() or "",
         next_step,
+        retryable,
         missing=missing,
         retry_after_ms=int(wait_s * 1000),
     )

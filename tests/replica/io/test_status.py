@@ -7,7 +7,8 @@ from google.rpc import error_details_pb2, status_pb2
 
 from replica.errors import AntiphonError
 from replica.ids import EntryId
-from replica.io.status import DOMAIN, from_rpc_error, status_of
+from replica.io.status import DOMAIN, PeerError, from_rpc_error, status_of
+from replica.link import Fault
 from replica.refusals import EntriesMissing, HubUnreachable
 
 CODE = grpc.StatusCode.FAILED_PRECONDITION
@@ -57,3 +58,11 @@ def test_a_malformed_status_is_a_typed_error_with_the_code_of_the_call(trailer: 
     error = read(trailer)
     assert type(error) is HubUnreachable
     assert error.detail == "failed_precondition, with a malformed status"
+
+
+@pytest.mark.parametrize("retryable", [True, False])
+def test_of_a_reason_of_a_later_version_the_peer_says_whether_to_repeat(retryable: bool) -> None:
+    sent = PeerError(Fault("MOON_IN_THE_WAY", "later", "Wait.", retryable))
+    error = read(status_of(sent).SerializeToString(), grpc.StatusCode.INTERNAL, "later")
+    assert (error.reason, error.detail, error.next_step) == ("MOON_IN_THE_WAY", "later", "Wait.")
+    assert error.retryable == retryable
