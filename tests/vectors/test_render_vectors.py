@@ -24,7 +24,6 @@ from replica.log.body import (
     Purpose,
     Request,
     Sampling,
-    Speaker,
     Text,
     Tokens,
     ToolCall,
@@ -122,7 +121,7 @@ def _body(raw: Vector | None) -> Body | None:
         case None:
             return None
         case {"message": message}:
-            return Message(Speaker(message["speaker"]), _parts(message["parts"]))
+            return Message(message["speaker"], _parts(message["parts"]))
         case {"tools": tools}:
             return Tools(tuple(ToolDefinition(**tool) for tool in tools))
         case {"request": request}:

@@ -37,6 +37,7 @@ READINGS = {
     "continues": "a queued request continues an unfinished answer",
     "typed-over": "every request has a header",
     "foreign": "results of any author count",
+    "results-first": "the results of a message are looked at before its calls",
 }
 
 Vector = dict[str, Any]
@@ -162,8 +163,11 @@ class Rendering:
         return Fragment(entry, None if joins else "system", text.flush())
 
     def _message(self, entry: Vector, body: Vector, owners: list[str]) -> Fragment:
-        foreign = self._close(entry["author"], body["parts"], owners)
-        self._open(body["parts"], self.last_asked, entry["author"])
+        asked = self.last_asked
+        opener = asked if asked is not None and asked[1] == entry["author"] else None
+        foreign = self._follow(entry["author"], body["parts"], opener, owners)
+        if body["speaker"] not in ROLES:
+            raise RefusedError("TEMPLATE_UNSUPPORTED")
         role = ROLES[body["speaker"]]
         role = self.template.result_role if role == "tool" else role
         text = self._text()
@@ -228,7 +232,11 @@ class Rendering:
             raise RefusedError("TOKENS_FOREIGN")
 
     def _answer(self, entry: str, body: Vector) -> Fragment:
-        self._open(body["parts"], self.asked.get(body["request"]), None)
+        for part in body["parts"]:
+            if "tool_call" in part:
+                self.calls[part["tool_call"]["call_id"]] = self.asked[body["request"]]
+        for number, part in enumerate(body["parts"]):
+            self._drop_opaque(part, entry, number)
         ids = body["token_ids"]
         if body["parts"] and not ids:
             raise RefusedError("TOKENS_FOREIGN")
@@ -238,19 +246,28 @@ class Rendering:
         follows = self.last_is_final and "request" in ((self.last or {})["body"] or {})
         return Fragment(entry, None if follows else "assistant", list(ids), recorded=True)
 
+    def _drop_opaque(self, part: Vector, entry: str, number: int) -> None:
+        """Drop the opaque parts of an answer; its other parts are those of its tokens."""
+        for inner in part.get("tool_result", {}).get("parts", ()):
+            self._drop_opaque(inner, entry, number)
+        if "opaque" in part:
+            if part["opaque"]["need"] not in (PREFERRED, DROPPABLE):
+                raise RefusedError("OPAQUE_REQUIRED")
+            self.projections.append([entry, number, DROPPED])
+
     # --- calls ------------------------------------------------------------------------------
 
-    def _open(self, parts: list[Vector], asked: tuple[str, str] | None, author: str | None) -> None:
-        """Open the calls of an answer, or of a message by the executor (author not None)."""
-        if asked is not None and author in (None, asked[1]):
-            for part in parts:
-                if "tool_call" in part:
-                    self.calls[part["tool_call"]["call_id"]] = asked
-
-    def _close(self, author: str, parts: list[Vector], owners: list[str]) -> set[int]:
-        """Return the indices of results that close none of the context's calls."""
+    def _follow(
+        self, author: str, parts: list[Vector], opener: tuple[str, str] | None, owners: list[str]
+    ) -> set[int]:
+        """Open the calls of a message, for those who asked; return results that close none."""
+        numbered = list(enumerate(parts))
+        if self.reading == "results-first":
+            numbered.sort(key=lambda each: "tool_call" in each[1])
         foreign = set()
-        for number, part in enumerate(parts):
+        for number, part in numbered:
+            if "tool_call" in part and opener is not None:
+                self.calls[part["tool_call"]["call_id"]] = opener
             result = part.get("tool_result", {})
             if result.get("call_id") in self.calls and self.reading != "foreign":
                 requester, executor = self.calls[result["call_id"]]
