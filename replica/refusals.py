@@ -214,7 +214,7 @@ class FrameTooLarge(RequestRefused):
 
 
 class FrameMalformed(RequestRefused):
-    """The frame does not parse, or has no message."""
+    """The frame does not parse, has no message, or has an id of another width."""
 
     reason = "FRAME_MALFORMED"
     next_step = "Compare the client with proto/antiphon/v1."
@@ -251,7 +251,7 @@ class OutOfOrder(RequestRefused):
     """A message came before another that must precede it."""
 
     reason = "LINK_OUT_OF_ORDER"
-    next_step = "Send Hello first, and Open a conversation before its drafts."
+    next_step = "Send Hello first, and no message that only the other side sends."
 
 
 class QuotaExceeded(RequestRefused):

@@ -92,7 +92,11 @@ MEANINGS = {
         "ARGUMENT_INVALID",
     ),
     "TICKET_LIFETIME_S": ("quota", "seconds for which a ticket is valid", "TICKET_INVALID"),
-    "INVITATION_LIFETIME_S": ("constant", "seconds for which an invitation is valid", ""),
+    "INVITATION_LIFETIME_S": (
+        "constant",
+        "seconds for which an invitation is valid",
+        "ARGUMENT_INVALID",
+    ),
     "MAILBOXES_MAX": ("quota", "mailboxes of a hub", "QUOTA_EXCEEDED"),
     "MAILBOXES_PER_KEY_MAX": ("quota", "mailboxes of one key", "QUOTA_EXCEEDED"),
     "DEPOSITS_MAX": ("quota", "proofs in a mailbox; beyond, they are dropped", ""),
@@ -106,7 +110,8 @@ MEANINGS = {
     "LISTED_MAX": ("quota", "listed conversations that a client remembers", ""),
     "ITEMS_PER_FRAME_MAX": (
         "quota",
-        "items of any other repeated field of a frame or call, and all its other fields together",
+        "items of any other repeated field of a frame or call, packed numbers by their bytes, and "
+        "all its other fields together",
         "FRAME_TOO_LARGE",
     ),
     "REQUEST_BYTES_MAX": (
@@ -275,7 +280,8 @@ BODIES = {
     Kind.GENERATION: "07; at most 256 parts; `logprobs` for no token or for each, with as many "
     "`top_ids` as `top_logprobs`",
     Kind.CANCEL: "its parent is the request",
-    Kind.CHECKPOINT: "an archive (08 §9); its parent is the GENERATION",
+    Kind.CHECKPOINT: "an archive (08 §9) of 1 to 2^24 tokens and 1 to 2^30 bytes; its parent is "
+    "the GENERATION",
     Kind.DOCUMENT: "one Yjs update (06)",
     Kind.JOIN: "empty: it gathers more than 64 heads",
 }

@@ -26,7 +26,8 @@ if _version_not_supported:
 
 
 class BlobServiceStub:
-    """Blobs, always scoped by a conversation the caller is a member of.
+    """Blobs, always scoped by a conversation the caller is a member of. Every call carries the ticket,
+    as those of SyncService do.
     """
 
     def __init__(self, channel):
@@ -58,7 +59,8 @@ class BlobServiceStub:
 
 
 class BlobServiceServicer:
-    """Blobs, always scoped by a conversation the caller is a member of.
+    """Blobs, always scoped by a conversation the caller is a member of. Every call carries the ticket,
+    as those of SyncService do.
     """
 
     def Stat(self, request, context):
@@ -76,7 +78,7 @@ class BlobServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def Write(self, request_iterator, context):
-        """Put its bytes, resuming at the committed size.
+        """Put its bytes, resuming at the committed size. Not for keys that may only read: ROLE_FORBIDS.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -121,7 +123,8 @@ def add_BlobServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class BlobService:
-    """Blobs, always scoped by a conversation the caller is a member of.
+    """Blobs, always scoped by a conversation the caller is a member of. Every call carries the ticket,
+    as those of SyncService do.
     """
 
     @staticmethod

@@ -27,7 +27,9 @@ GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
 class BlobServiceStub:
-    """Blobs, always scoped by a conversation the caller is a member of."""
+    """Blobs, always scoped by a conversation the caller is a member of. Every call carries the ticket,
+    as those of SyncService do.
+    """
 
     @_typing.overload
     def __new__(cls, channel: _grpc.Channel) -> _Self: ...
@@ -38,13 +40,15 @@ class BlobServiceStub:
     Read: _grpc.UnaryStreamMultiCallable[_blob_pb2.ReadRequest, _blob_pb2.ReadResponse]
     """Get its bytes from an offset."""
     Write: _grpc.StreamUnaryMultiCallable[_blob_pb2.WriteRequest, _blob_pb2.WriteResponse]
-    """Put its bytes, resuming at the committed size."""
+    """Put its bytes, resuming at the committed size. Not for keys that may only read: ROLE_FORBIDS."""
     Remove: _grpc.UnaryUnaryMultiCallable[_blob_pb2.RemoveRequest, _blob_pb2.RemoveResponse]
     """Delete a blob that expires, before its time."""
 
 @_typing.type_check_only
 class BlobServiceAsyncStub(BlobServiceStub):
-    """Blobs, always scoped by a conversation the caller is a member of."""
+    """Blobs, always scoped by a conversation the caller is a member of. Every call carries the ticket,
+    as those of SyncService do.
+    """
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     Stat: _aio.UnaryUnaryMultiCallable[_blob_pb2.StatRequest, _blob_pb2.StatResponse]  # type: ignore[assignment]
@@ -52,12 +56,14 @@ class BlobServiceAsyncStub(BlobServiceStub):
     Read: _aio.UnaryStreamMultiCallable[_blob_pb2.ReadRequest, _blob_pb2.ReadResponse]  # type: ignore[assignment]
     """Get its bytes from an offset."""
     Write: _aio.StreamUnaryMultiCallable[_blob_pb2.WriteRequest, _blob_pb2.WriteResponse]  # type: ignore[assignment]
-    """Put its bytes, resuming at the committed size."""
+    """Put its bytes, resuming at the committed size. Not for keys that may only read: ROLE_FORBIDS."""
     Remove: _aio.UnaryUnaryMultiCallable[_blob_pb2.RemoveRequest, _blob_pb2.RemoveResponse]  # type: ignore[assignment]
     """Delete a blob that expires, before its time."""
 
 class BlobServiceServicer(metaclass=_abc_1.ABCMeta):
-    """Blobs, always scoped by a conversation the caller is a member of."""
+    """Blobs, always scoped by a conversation the caller is a member of. Every call carries the ticket,
+    as those of SyncService do.
+    """
 
     @_abc_1.abstractmethod
     def Stat(
@@ -81,7 +87,7 @@ class BlobServiceServicer(metaclass=_abc_1.ABCMeta):
         request_iterator: _MaybeAsyncIterator[_blob_pb2.WriteRequest],
         context: _ServicerContext,
     ) -> _typing.Union[_blob_pb2.WriteResponse, _abc.Awaitable[_blob_pb2.WriteResponse]]:
-        """Put its bytes, resuming at the committed size."""
+        """Put its bytes, resuming at the committed size. Not for keys that may only read: ROLE_FORBIDS."""
 
     @_abc_1.abstractmethod
     def Remove(

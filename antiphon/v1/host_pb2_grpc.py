@@ -26,7 +26,8 @@ if _version_not_supported:
 
 
 class HostServiceStub:
-    """Questions about a host's engine. Generating and cancelling need only the hub.
+    """Questions about a host's engine. Generating and cancelling need only the hub. Every call but
+    Authenticate carries the ticket, as those of SyncService do.
     """
 
     def __init__(self, channel):
@@ -98,7 +99,8 @@ class HostServiceStub:
 
 
 class HostServiceServicer:
-    """Questions about a host's engine. Generating and cancelling need only the hub.
+    """Questions about a host's engine. Generating and cancelling need only the hub. Every call but
+    Authenticate carries the ticket, as those of SyncService do.
     """
 
     def Authenticate(self, request, context):
@@ -261,7 +263,8 @@ def add_HostServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class HostService:
-    """Questions about a host's engine. Generating and cancelling need only the hub.
+    """Questions about a host's engine. Generating and cancelling need only the hub. Every call but
+    Authenticate carries the ticket, as those of SyncService do.
     """
 
     @staticmethod

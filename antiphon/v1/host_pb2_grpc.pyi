@@ -27,7 +27,9 @@ GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
 class HostServiceStub:
-    """Questions about a host's engine. Generating and cancelling need only the hub."""
+    """Questions about a host's engine. Generating and cancelling need only the hub. Every call but
+    Authenticate carries the ticket, as those of SyncService do.
+    """
 
     @_typing.overload
     def __new__(cls, channel: _grpc.Channel) -> _Self: ...
@@ -65,7 +67,9 @@ class HostServiceStub:
 
 @_typing.type_check_only
 class HostServiceAsyncStub(HostServiceStub):
-    """Questions about a host's engine. Generating and cancelling need only the hub."""
+    """Questions about a host's engine. Generating and cancelling need only the hub. Every call but
+    Authenticate carries the ticket, as those of SyncService do.
+    """
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     Authenticate: _aio.UnaryUnaryMultiCallable[_host_pb2.HostServiceAuthenticateRequest, _host_pb2.HostServiceAuthenticateResponse]  # type: ignore[assignment]
@@ -99,7 +103,9 @@ class HostServiceAsyncStub(HostServiceStub):
     """
 
 class HostServiceServicer(metaclass=_abc_1.ABCMeta):
-    """Questions about a host's engine. Generating and cancelling need only the hub."""
+    """Questions about a host's engine. Generating and cancelling need only the hub. Every call but
+    Authenticate carries the ticket, as those of SyncService do.
+    """
 
     @_abc_1.abstractmethod
     def Authenticate(

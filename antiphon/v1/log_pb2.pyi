@@ -144,7 +144,7 @@ class _Role:
 class _RoleEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Role.ValueType], _builtins.type):
     DESCRIPTOR: _descriptor.EnumDescriptor
     ROLE_UNSPECIFIED: _Role.ValueType  # 0
-    """Never valid."""
+    """No role."""
     ROLE_READER: _Role.ValueType  # 1
     """Read only."""
     ROLE_WRITER: _Role.ValueType  # 2
@@ -158,7 +158,7 @@ class Role(_Role, metaclass=_RoleEnumTypeWrapper):
     """What a member may do."""
 
 ROLE_UNSPECIFIED: Role.ValueType  # 0
-"""Never valid."""
+"""No role."""
 ROLE_READER: Role.ValueType  # 1
 """Read only."""
 ROLE_WRITER: Role.ValueType  # 2
@@ -176,7 +176,7 @@ class _Speaker:
 class _SpeakerEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Speaker.ValueType], _builtins.type):
     DESCRIPTOR: _descriptor.EnumDescriptor
     SPEAKER_UNSPECIFIED: _Speaker.ValueType  # 0
-    """Never valid."""
+    """Not stated."""
     SPEAKER_SYSTEM: _Speaker.ValueType  # 1
     """Instructions of the application."""
     SPEAKER_USER: _Speaker.ValueType  # 2
@@ -187,10 +187,12 @@ class _SpeakerEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Speaker.Value
     """Results of tools."""
 
 class Speaker(_Speaker, metaclass=_SpeakerEnumTypeWrapper):
-    """Who speaks in a message."""
+    """Who speaks in a message. A host refuses a context with any other speaker than these four:
+    TEMPLATE_UNSUPPORTED.
+    """
 
 SPEAKER_UNSPECIFIED: Speaker.ValueType  # 0
-"""Never valid."""
+"""Not stated."""
 SPEAKER_SYSTEM: Speaker.ValueType  # 1
 """Instructions of the application."""
 SPEAKER_USER: Speaker.ValueType  # 2
@@ -308,7 +310,7 @@ class _ProjectionOutcome:
 class _ProjectionOutcomeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ProjectionOutcome.ValueType], _builtins.type):
     DESCRIPTOR: _descriptor.EnumDescriptor
     PROJECTION_OUTCOME_UNSPECIFIED: _ProjectionOutcome.ValueType  # 0
-    """Never valid."""
+    """Not stated."""
     PROJECTION_OUTCOME_INCLUDED: _ProjectionOutcome.ValueType  # 1
     """It went along."""
     PROJECTION_OUTCOME_DEGRADED: _ProjectionOutcome.ValueType  # 2
@@ -320,7 +322,7 @@ class ProjectionOutcome(_ProjectionOutcome, metaclass=_ProjectionOutcomeEnumType
     """What a host did with such a part."""
 
 PROJECTION_OUTCOME_UNSPECIFIED: ProjectionOutcome.ValueType  # 0
-"""Never valid."""
+"""Not stated."""
 PROJECTION_OUTCOME_INCLUDED: ProjectionOutcome.ValueType  # 1
 """It went along."""
 PROJECTION_OUTCOME_DEGRADED: ProjectionOutcome.ValueType  # 2
@@ -336,21 +338,21 @@ class _FinishReason:
 class _FinishReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_FinishReason.ValueType], _builtins.type):
     DESCRIPTOR: _descriptor.EnumDescriptor
     FINISH_REASON_UNSPECIFIED: _FinishReason.ValueType  # 0
-    """Never valid."""
+    """Not stated."""
     FINISH_REASON_STOP: _FinishReason.ValueType  # 1
-    """The model ended its turn, or a stop string was met."""
+    """The model ended its turn, a stop string or stop token was met, or a form is complete."""
     FINISH_REASON_LENGTH: _FinishReason.ValueType  # 2
-    """The request's limit was reached."""
+    """The request's limit was reached, or the body has no room for more."""
     FINISH_REASON_TOOL_CALLS: _FinishReason.ValueType  # 3
     """The model asks for tools."""
     FINISH_REASON_CONTENT_FILTER: _FinishReason.ValueType  # 4
     """A filter ended it."""
     FINISH_REASON_CANCELLED: _FinishReason.ValueType  # 5
-    """A member cancelled it."""
+    """A member cancelled it; without a seal, before it began."""
     FINISH_REASON_INTERRUPTED: _FinishReason.ValueType  # 6
     """The host broke off and can't resume bit-identically."""
     FINISH_REASON_CONTEXT_LIMIT: _FinishReason.ValueType  # 7
-    """The context is full."""
+    """The context is full; it counts before a limit that the same token reaches."""
     FINISH_REASON_REFUSED: _FinishReason.ValueType  # 8
     """The host can't answer this request; finish_detail has the reason."""
 
@@ -358,21 +360,21 @@ class FinishReason(_FinishReason, metaclass=_FinishReasonEnumTypeWrapper):
     """Why a generation ended."""
 
 FINISH_REASON_UNSPECIFIED: FinishReason.ValueType  # 0
-"""Never valid."""
+"""Not stated."""
 FINISH_REASON_STOP: FinishReason.ValueType  # 1
-"""The model ended its turn, or a stop string was met."""
+"""The model ended its turn, a stop string or stop token was met, or a form is complete."""
 FINISH_REASON_LENGTH: FinishReason.ValueType  # 2
-"""The request's limit was reached."""
+"""The request's limit was reached, or the body has no room for more."""
 FINISH_REASON_TOOL_CALLS: FinishReason.ValueType  # 3
 """The model asks for tools."""
 FINISH_REASON_CONTENT_FILTER: FinishReason.ValueType  # 4
 """A filter ended it."""
 FINISH_REASON_CANCELLED: FinishReason.ValueType  # 5
-"""A member cancelled it."""
+"""A member cancelled it; without a seal, before it began."""
 FINISH_REASON_INTERRUPTED: FinishReason.ValueType  # 6
 """The host broke off and can't resume bit-identically."""
 FINISH_REASON_CONTEXT_LIMIT: FinishReason.ValueType  # 7
-"""The context is full."""
+"""The context is full; it counts before a limit that the same token reaches."""
 FINISH_REASON_REFUSED: FinishReason.ValueType  # 8
 """The host can't answer this request; finish_detail has the reason."""
 Global___FinishReason: _TypeAlias = FinishReason  # noqa: Y015
@@ -1400,7 +1402,9 @@ Global___Projection: _TypeAlias = Projection  # noqa: Y015
 
 @_typing.final
 class Generation(_message.Message):
-    """Body of KIND_GENERATION; parent: its seal, or the request where it is refused."""
+    """Body of KIND_GENERATION; parent: its seal, or the request where that is refused, or was
+    cancelled before its seal.
+    """
 
     DESCRIPTOR: _descriptor.Descriptor
 

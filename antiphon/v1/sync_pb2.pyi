@@ -153,7 +153,7 @@ Global___AuthenticateResponse: _TypeAlias = AuthenticateResponse  # noqa: Y015
 
 @_typing.final
 class LinkRequest(_message.Message):
-    """Client to hub."""
+    """Client to hub. A frame is one such message or one LinkResponse, and has the bytes of it."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -698,7 +698,9 @@ Global___Ids: _TypeAlias = Ids  # noqa: Y015
 
 @_typing.final
 class Ack(_message.Message):
-    """What is durable at the hub."""
+    """What is durable at the hub, of what the client has just sent. Entries that come again are acked
+    again.
+    """
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -928,7 +930,7 @@ Global___Pong: _TypeAlias = Pong  # noqa: Y015
 
 @_typing.final
 class Listing(_message.Message):
-    """Conversations the client is a member of."""
+    """Conversations the client is a member of. There is none where nothing is to be listed."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -1238,7 +1240,7 @@ class Hint(_message.Message):
 
     @_builtins.property
     def membership_heads(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]:
-        """Heads of the membership track, 32 bytes each, ascending."""
+        """Heads of the membership, as a seal names them (ORD-15), 32 bytes each, ascending."""
 
     def __init__(
         self,
@@ -1450,7 +1452,9 @@ class ResolveResponse(_message.Message):
     """Of a request: its generation, 32 bytes; unset while there is none."""
     @_builtins.property
     def missing(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]:
-        """Ids the entry waits for, where it is pending."""
+        """Where it is pending: all ids that it waits for, directly or not, and that are not here, those
+        that bodies list included.
+        """
 
     def __init__(
         self,

@@ -136,7 +136,8 @@ class SyncServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def Delete(self, request, context):
-        """Delete a conversation and its blobs from this hub, for good; owners only.
+        """Delete a conversation and its blobs from this hub, for good; owners only. An interrupted
+        deletion is completed by the hub's next start.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -53,7 +53,9 @@ class SyncServiceStub:
     Resolve: _grpc.UnaryUnaryMultiCallable[_sync_pb2.ResolveRequest, _sync_pb2.ResolveResponse]
     """Learn what became of an entry, or of a request."""
     Delete: _grpc.UnaryUnaryMultiCallable[_sync_pb2.DeleteRequest, _sync_pb2.DeleteResponse]
-    """Delete a conversation and its blobs from this hub, for good; owners only."""
+    """Delete a conversation and its blobs from this hub, for good; owners only. An interrupted
+    deletion is completed by the hub's next start.
+    """
 
 @_typing.type_check_only
 class SyncServiceAsyncStub(SyncServiceStub):
@@ -80,7 +82,9 @@ class SyncServiceAsyncStub(SyncServiceStub):
     Resolve: _aio.UnaryUnaryMultiCallable[_sync_pb2.ResolveRequest, _sync_pb2.ResolveResponse]  # type: ignore[assignment]
     """Learn what became of an entry, or of a request."""
     Delete: _aio.UnaryUnaryMultiCallable[_sync_pb2.DeleteRequest, _sync_pb2.DeleteResponse]  # type: ignore[assignment]
-    """Delete a conversation and its blobs from this hub, for good; owners only."""
+    """Delete a conversation and its blobs from this hub, for good; owners only. An interrupted
+    deletion is completed by the hub's next start.
+    """
 
 class SyncServiceServicer(metaclass=_abc_1.ABCMeta):
     """What a hub offers. Every call but Authenticate carries the ticket in the
@@ -152,6 +156,8 @@ class SyncServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _sync_pb2.DeleteRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_sync_pb2.DeleteResponse, _abc.Awaitable[_sync_pb2.DeleteResponse]]:
-        """Delete a conversation and its blobs from this hub, for good; owners only."""
+        """Delete a conversation and its blobs from this hub, for good; owners only. An interrupted
+        deletion is completed by the hub's next start.
+        """
 
 def add_SyncServiceServicer_to_server(servicer: SyncServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

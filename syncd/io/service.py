@@ -240,7 +240,7 @@ class SyncService:
             for response in responses:
                 check()
                 if held.id in self._driver.performer.writing:
-                    # A fork of a lane may have come since, and is read with it (LINK-18).
+                    # A fork of a lane may have come since, and is read with it (D36).
                     await self._driver.performer.flush(held.id)
                 await self._driver.permitted(peer, held.id)  # LINK-16: each is a delivery
                 size = sum(entry.size_bytes for entry in response.entries)

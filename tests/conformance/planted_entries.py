@@ -9,6 +9,7 @@ from replica import limits
 from replica.ids import EntryId
 from replica.link.intake import Intake
 from replica.log import Entry, Grant, Kind, Log, Member, codec
+from replica.log.cover import Cover
 from tests.conformance.planted_hub import Patch, both
 
 LIMIT = limits.PENDING_LINK_BYTES_MAX
@@ -76,6 +77,19 @@ def offers_new_entries_alone() -> Patch:
         return [i for i in ids if i in self.covered()]
 
     return mock.patch.object(Log, "offered", new)
+
+
+def offers_what_grants_let_in_alone() -> Patch:
+    note = Cover._note_regained
+
+    def of_grants(self: Cover, came, regained, now) -> None:
+        ids = tuple(came)
+        changes = (self._entries[i] for i in ids if self._entries[i].header.kind == Kind.MEMBER)
+        bodies = (codec.decode_body(Kind.MEMBER, entry.body or b"") for entry in changes)
+        grants = any(isinstance(body, Member) and isinstance(body.change, Grant) for body in bodies)
+        note(self, ids, regained if grants else [], now)
+
+    return mock.patch.object(Cover, "_note_regained", of_grants)
 
 
 def offers_a_grant_behind_its_entries() -> Patch:

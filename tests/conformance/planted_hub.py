@@ -250,13 +250,23 @@ def lists_conversations_of_others() -> Patch:
     return _checked_nowhere(hub.lists_conversations_of_others())
 
 
-def lets_any_member_delete() -> Patch:
+def _asks_no_right(but: Right) -> Patch:
     permitted = Hub.permitted
-    return mock.patch.object(
-        Hub, "permitted", lambda self, peer, conversation, right=Right.READ: permitted(
-            self, peer, conversation
-        )
-    )  # fmt: skip
+
+    def lax(
+        self: Hub, peer: PublicKey, conversation: ConversationId, right: Right = Right.READ
+    ) -> Conversation:
+        return permitted(self, peer, conversation, Right.READ if right is but else right)
+
+    return mock.patch.object(Hub, "permitted", lax)
+
+
+def lets_any_member_delete() -> Patch:
+    return _asks_no_right(Right.DELETE)
+
+
+def lets_any_member_write_blobs() -> Patch:
+    return _asks_no_right(Right.WRITE_BLOBS)
 
 
 def checks_the_reader_of_a_blob_once() -> Patch:

@@ -66,6 +66,7 @@ PLANTED = [
     (own.shows_a_stranger_what_is_held, "access/a-push-shows-a-stranger-nothing"),
     (hub.lets_everyone_read, "access/messages-of-a-stranger-show-nothing"),
     (own.lets_any_member_delete, "access/the-log-says-who-reads-and-who-writes"),
+    (own.lets_any_member_write_blobs, "blobs/a-reader-writes-no-blob"),
     (own.lists_conversations_of_others, "access/a-follower-is-listed-its-conversations"),
     (own.checks_the_reader_of_a_blob_once, "access/a-revoked-reader-of-a-blob"),
     (own.says_which_mailboxes_are_known, "mailboxes/a-proof-is-answered-alike-in-any-mailbox"),
@@ -100,6 +101,7 @@ PLANTED = [
     (entries.keeps_pending_entries_of_ended_links, "entries/pending-entries-end-with-their-link"),
     (entries.charges_all_links_for_pending_entries, "entries/pending-entries-are-bounded"),
     (entries.offers_new_entries_alone, "covered/what-a-cut-left-out"),
+    (entries.offers_what_grants_let_in_alone, "covered/what-comes-back-with-the-end-of-a-cut"),
     (entries.offers_a_grant_behind_its_entries, "covered/what-a-grant-lets-in"),
     (entries.shows_the_text_of_its_decoder, "calls/errors-show-nothing-of-a-decoder"),
 ]

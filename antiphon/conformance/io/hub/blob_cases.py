@@ -181,6 +181,17 @@ async def a_blob_is_of_one_conversation(run: HubRun) -> None:
     equal(await read(await run.enter(reader), other, digest), [b"private"], "the blob in its own")
 
 
+@_theme.shows("TRUST-2")
+async def a_reader_writes_no_blob(run: HubRun) -> None:
+    """The Write of a key that may only read is ROLE_FORBIDS."""
+    history = run.new()
+    reader = history.writer("reader")
+    history.grant(reader.public, Role.READER)
+    await run.push_all(history)
+    found = await _refused(await run.enter(reader), history, DATA)
+    equal(found.reason, "ROLE_FORBIDS", "the reason for a reader's blob")
+
+
 @_theme.shows("CKPT-22")
 async def a_blob_that_expires_is_served_until_then(run: HubRun) -> None:
     """A blob with a time to expire is served like any other, and may be removed before."""

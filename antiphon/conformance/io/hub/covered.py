@@ -56,3 +56,27 @@ async def what_a_grant_lets_in_is_offered_behind_it(run: HubRun) -> None:
     await link.send(Entries(history.id, (grant,)))
     await acked(link, grant, hello)
     equal(entries_of(await reader.until_pong(8)), [grant.id, hello.id], "the entries offered")
+
+
+@_theme.shows("ORD-17", "ORD-3")
+async def what_comes_back_with_the_end_of_a_cut_is_offered_behind_that(run: HubRun) -> None:
+    """An entry behind a cut is offered behind the revocation of whoever made the cut."""
+    history = run.new()
+    writer, other, reader = [history.writer(name) for name in ("writer", "other", "reader")]
+    history.grant(other.public, Role.OWNER)
+    granted = history.grant(writer.public, Role.WRITER, by=other)
+    history.grant(reader.public, Role.READER)
+    cut_off = history.say("cut off", writer)
+    owner = await run.push_all(history)
+    cut = history.revoke(writer.public, by=other)
+    await push(await run.enter(other), cut)
+    caller = await run.enter(reader)
+    link = await greet(caller)
+    await link.send(Open(history.id, NOTHING, ()))
+    sent = entries_of(await link.until_pong())
+    check(cut_off.id not in sent, "an entry behind a cut was sent to a member that lacks it")
+    link = await opened(caller, history)
+    change = history.revoke(other.public, granted)
+    await push(owner, change)
+    offered = [i for i in entries_of(await link.until_pong()) if i != cut.id]
+    equal(offered, [change.id, cut_off.id], "the entries offered behind the end of a cut")
