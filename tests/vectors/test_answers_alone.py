@@ -172,6 +172,7 @@ def _broken_rule(vector: Vector, frames: list[Vector]) -> tuple[str | None, byte
             "SIGNATURE": key.sign(pre_image).hex() == frame["signature"],
             "OFFSET": offsets == (tokens, size),
             "DIGEST": digest.hex() == frame["digest"],
+            "PROGRESS": bool(frame["token_ids"] or data) or not (tokens or size),
         }
         broken = [rule for rule, holds in rules.items() if not holds]
         tokens, size = tokens + len(frame["token_ids"]), size + len(data)

@@ -290,7 +290,7 @@ def build() -> dict[str, object]:
     cases = Cases(log)
     for part in (
         _admitted, pending.strangers, pending.pending, pending.released, repeated.again,
-        repeated.filled, repeated.role_numbers, repeated.geneses,
+        repeated.filled, repeated.empty_bodies, repeated.role_numbers, repeated.geneses,
         _malformed_headers, _ancestors, _signatures, _bodies, _geneses,
         bounds.headers, bounds.full_headers, bounds.geneses, bounds.bodies, bounds.cuts,
         steps.two_faults, steps.flags, steps.formats, steps.proposed_stops, steps.named,

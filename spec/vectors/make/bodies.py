@@ -4,6 +4,7 @@ from dataclasses import replace
 
 from spec.vectors.make.build import (
     CANCEL,
+    FORK,
     GENERATION,
     JOIN,
     MESSAGE,
@@ -134,4 +135,37 @@ def _cancel_void() -> dict[str, object]:
     ) | {"requirements": ["ENT-7", "ORD-7", "ORD-10"]}
 
 
-CASES = (_parses, _filled, _cancel_void)
+CHECKPOINT = 9
+KEPT = message({1: ID, 2: ID, 3: 64, 4: ID, 5: 1})
+
+
+def _checkpoint() -> dict[str, object]:
+    s = History()
+    s.first_turn()
+    s.write("kept", HAL, CHECKPOINT, KEPT, parents=["answer"])
+    return s.vector(
+        "checkpoint",
+        "a CHECKPOINT is in no tail, and what comes follows its answer",
+        tips=["seal"],
+        answers={"ask": "answer"},
+        tails=[tail("seal", [], ["answer"])],
+    ) | {"requirements": ["ORD-10"]}
+
+
+def _checkpoint_followed() -> dict[str, object]:
+    s = History()
+    s.first_turn()
+    s.write("kept", HAL, CHECKPOINT, KEPT, parents=["answer"])
+    s.ask("behind", ADA, "kept", basis="seal")
+    s.ask("more", ADA, "kept", basis="seal", conflict=FORK)
+    s.seal("listed", "more", ["answer", "kept", "more"], prev_seal="seal", void="COVERAGE_WRONG")
+    return s.vector(
+        "checkpoint-followed",
+        "nor in a context, where a request follows it",
+        tips=["seal"],
+        answers={"behind": None},
+        sealable={"behind": next_seal("seal", ["answer", "behind"])},
+    ) | {"requirements": ["ORD-6"]}
+
+
+CASES = (_parses, _filled, _cancel_void, _checkpoint, _checkpoint_followed)

@@ -108,6 +108,14 @@ def _whole(b: _Bundles) -> None:
     ]
     b.whole("unsigned", "signatures are checked by admission, not by the reader of a file",
             _file(_draft(), *some, _end(n, 0)), b.sorted)  # fmt: skip
+    newer = [
+        _record(1, one_field(3, e.body) + one_field(9, b"new") + _entry(e, body=None))  # type: ignore[arg-type]
+        for e in (b.log.entries[n] for n in b.sorted)
+        if e.body is not None
+    ]
+    b.whole("message-turned", "headers and bodies are in the strict subset, messages of entries"
+            " need not be: fields in another order, and one of a later version",
+            _file(_draft(), *newer, _end(n, 0)), b.sorted)  # fmt: skip
     apart = [n for n in b.sorted if n != "reply"]
     b.whole("incomplete", "so is whether all ancestors are there",
             _file(_draft(), *b.records(*apart), _end(n - 1, 0)), apart)  # fmt: skip

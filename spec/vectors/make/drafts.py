@@ -141,6 +141,10 @@ def _refused() -> list[Vector]:
                 last={"token_ids": [10]}),
         _stream("digest-stream", "the digest of another token", two, rule="DIGEST",
                 last={"digest": other}),
+        _stream("progress-late", "progress behind the first token", [two[0], ([], b"")],
+                rule="PROGRESS") | {"then": _frames([two[0], ([], b""), two[1]])[-1]},
+        _stream("progress-late-data", "or behind the first bytes", [([], b"He"), ([], b"")],
+                rule="PROGRESS") | {"then": _frames([([], b"He"), ([], b""), two[1]])[-1]},
     ]  # fmt: skip
 
 

@@ -61,6 +61,24 @@ def _first_listed() -> dict[str, object]:
     )
 
 
+def _refusal_void() -> dict[str, object]:
+    s = History()
+    s.say("hello", ADA)
+    s.ask("ask", ADA, "hello", host=BOB)
+    s.answer("refusal", "ask", by=BOB)
+    s.ask("of-hal", ADA, "hello")
+    s.answer("refusal-2", "of-hal")
+    s.say("reply", ADA, "refusal-2")
+    s.revoke("revoke-hal", BEA, HAL, [], parents=s.heads)
+    return s.vector(
+        "refusal-void",
+        "a refusal counts whatever the roles of the host named, while it is covered: one of a"
+        " writer, and one that lies behind a cut and is followed",
+        tips=[],
+        answers={"ask": "refusal", "of-hal": "refusal-2"},
+    )
+
+
 def _second_answer() -> dict[str, object]:
     s = History()
     s.first_turn()
@@ -220,6 +238,6 @@ def _other_tracks() -> dict[str, object]:
 
 
 CASES = (
-    _two_faults, _first_listed, _second_answer, _closed_then, _closed_fork, _closed_listed,
-    _latest, _tie, _void_twice, _by_basis, _other_tracks,
+    _two_faults, _first_listed, _refusal_void, _second_answer, _closed_then, _closed_fork,
+    _closed_listed, _latest, _tie, _void_twice, _by_basis, _other_tracks,
 )  # fmt: skip

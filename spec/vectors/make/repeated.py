@@ -77,6 +77,22 @@ def filled(cases: Cases) -> None:
     )
 
 
+def empty_bodies(cases: Cases) -> None:
+    """Add bodies that are there and have no bytes."""
+    log = cases.log
+    said_ = signed(log.header("empty", ADA, MESSAGE, said("x"), parents=["answer"]), ADA)
+    granted = signed(log.header("empty-grant", ADA, MEMBER, grant(EVE, 1)), ADA)
+    for name, entry in (("body-empty", said_), ("body-empty-control", granted)):
+        cases.add(
+            name,
+            "a body without bytes is not an absent one",
+            SEALED,
+            replace(entry, body=b""),
+            "refused",
+            "BODY_DIGEST_MISMATCH",
+        )
+
+
 def role_numbers(cases: Cases) -> None:
     """Add grants of numbers that are no roles."""
     log = cases.log
