@@ -168,6 +168,22 @@ async def cancel(run: UnderTest) -> None:
         equal(answer.token_ids[: len(shown)], shown, "the tokens that were shown")
 
 
+@_case("HOST-18", "ORD-9")
+async def cancel_before_its_turn(run: UnderTest) -> None:
+    """A request that is cancelled while it waits gets a refusal without a seal: CANCELLED."""
+    async with run.talk() as talk:
+        first, _ = await long_request(talk)
+        waiting = await talk.request()
+        await talk.cancel(waiting)
+        if talk.held.order.answer(first) is not None:
+            raise NotApplicable("the host answers faster than a CANCEL arrives")
+        await talk.cancel(first)
+        await talk.answer(first)
+        refusal = await talk.closed(waiting)
+        equal(FinishReason(refusal.finish_reason), FinishReason.CANCELLED, "the finish reason")
+        check(waiting not in talk.held.order.seal_of, "a cancelled request is sealed")
+
+
 async def _require_bitwise(run: UnderTest, talk: Talk) -> None:
     async with run.calls(talk) as calls:
         await require_bitwise(calls)
