@@ -31,9 +31,15 @@ def answer_of(held: Conversation, request: EntryId) -> e.Answer | None:
     if generation_id is None or generation is None:
         return None
     calls = tuple(call_of(part) for part in generation.parts if isinstance(part, ToolCall))
-    finish = FinishReason(generation.finish_reason)
+    finish = _finish_of(generation)
     text = text_of(generation.parts)
     return e.Answer(text, generation.usage, generation_id, request, finish, calls)
+
+
+def _finish_of(generation: Generation) -> FinishReason:
+    """Return why an answer ended; a reason that is unknown here says no more than that it did."""
+    reason = generation.finish_reason
+    return FinishReason(reason) if reason in set(FinishReason) else FinishReason.STOP
 
 
 def events_of(held: Conversation, entries: Iterable[Entry], me: PublicKey) -> Iterator[e.Event]:

@@ -82,7 +82,7 @@ class Turns:
         self,
         request: Entry,
         *parts: Part,
-        reason: FinishReason = FinishReason.STOP,
+        reason: int = FinishReason.STOP,
     ) -> Entry:
         """Let the host seal a request and answer it."""
         ready = sealable(self.held, request.id)

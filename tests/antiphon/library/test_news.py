@@ -49,6 +49,15 @@ def test_a_turn_is_said_asked_sealed_and_answered(turns: Turns):
     ]
 
 
+@pytest.mark.parametrize("reason", [0, 99])
+def test_an_answer_that_ended_for_an_unknown_reason_is_one(turns: Turns, reason: int):
+    said = turns.say(turns.owner, "Hi.", turns.genesis)
+    answer = turns.answer(turns.ask(turns.owner, said), Text("Yes."), reason=reason)
+    (found,) = events(turns, answer)
+    assert isinstance(found, e.Answered)
+    assert (found.answer.text, found.answer.finish) == ("Yes.", FinishReason.STOP)
+
+
 def test_calls_starts_and_results_name_the_call(turns: Turns):
     said = turns.say(turns.owner, "Hi.", turns.genesis)
     answer = turns.answer(turns.ask(turns.owner, said), CALL, reason=FinishReason.TOOL_CALLS)
