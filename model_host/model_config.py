@@ -2,6 +2,9 @@
 
 from dataclasses import dataclass
 
+CONTEXT_TOKENS_MIN = 2
+"""One token to read and one to write."""
+
 
 @dataclass(frozen=True, slots=True)
 class ModelConfig:

@@ -20,8 +20,6 @@ HEAD_ROWS_MAX = 128
 QUERY_STEP_MAX = 64
 """The coarsest step of the query rows of attention."""
 CONTEXT_TOKENS_DEFAULT = 8192
-CONTEXT_TOKENS_MIN = 2
-"""One token to read and one to write."""
 
 
 @dataclass(frozen=True, slots=True)

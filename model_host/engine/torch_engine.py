@@ -23,14 +23,14 @@ from model_host.engine.numerics import (
     threads_agree,
     verdict_key,
 )
-from model_host.engine.shapes import CONTEXT_TOKENS_DEFAULT, CONTEXT_TOKENS_MIN, Shapes, candidates
+from model_host.engine.shapes import CONTEXT_TOKENS_DEFAULT, Shapes, candidates
 from model_host.engine.slab_memory import TorchSlabMemory
 from model_host.engine.step import step as run_step
 from model_host.engine.weights import Weights, check_numerics, load_weights, recipe_digest
 from model_host.engine.weights_cache import BYTES_MAX_DEFAULT, InUse, WeightsCache
 from model_host.engine_api import Logits, Slice
 from model_host.kv import PAGE_LAYOUT, SLAB_TOKENS, Namespace, canonical_json
-from model_host.model_config import ModelConfig
+from model_host.model_config import CONTEXT_TOKENS_MIN, ModelConfig
 from replica.refusals import ArgumentInvalid
 
 log = logging.getLogger(__name__)

@@ -7,6 +7,7 @@ from typing import Annotated, Literal, get_args
 from pydantic import Field, field_validator
 from pydantic_settings import NoDecode, SettingsConfigDict
 
+from model_host.model_config import CONTEXT_TOKENS_MIN
 from replica.io import LogFormat
 from replica.io.program_settings import (
     EndpointAddress,
@@ -15,7 +16,7 @@ from replica.io.program_settings import (
     PeerAddress,
     ProgramSettings,
 )
-from replica.limits import CONVERSATIONS_PER_LINK_MAX
+from replica.limits import CONVERSATIONS_PER_LINK_MAX, HOST_PROFILES_MAX
 
 GIB = 1024**3
 Numerics = Literal["auto", "q4", "bf16", "fp32"]
@@ -90,6 +91,25 @@ class HostConfig(ProgramSettings):
         """Accept one name, or several as a list; in the environment a list is JSON."""
         if isinstance(value, str):
             return json.loads(value) if value.startswith("[") else (value,)
+        return value
+
+    @field_validator("model")
+    @classmethod
+    def _each_once(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        """Refuse what `Offers` would, before a model is loaded."""
+        if len(value) > HOST_PROFILES_MAX:
+            raise ValueError(f"{len(value)} models; a host offers {HOST_PROFILES_MAX} at most")
+        twice = next((one for one in value if value.count(one) > 1), None)
+        if twice is not None:
+            raise ValueError(f"{twice} is given twice")
+        return value
+
+    @field_validator("context_tokens")
+    @classmethod
+    def _has_room(cls, value: int) -> int:
+        """Refuse what the engine would: a context without room for a token of the answer."""
+        if 0 < value < CONTEXT_TOKENS_MIN:
+            raise ValueError(f"a context has {CONTEXT_TOKENS_MIN} tokens at least, or 0")
         return value
 
     @property

@@ -224,3 +224,21 @@ def test_a_wrong_address_or_key_of_a_daemon_is_named_like_any_setting(
 def test_an_empty_address_of_metrics_or_key_of_a_hub_is_none() -> None:
     assert HubConfig(metrics="").metrics == HostConfig(hub_key="").hub_key == ""
     assert HostConfig(hub_key=KEY.upper()).hub_key == KEY
+
+
+@pytest.mark.parametrize(
+    ("flag", "values", "said"),
+    [
+        ("--context-tokens", ["1"], "a context has 2 tokens at least, or 0"),
+        ("--model", ["one", "other", "one"], "one is given twice"),
+        ("--model", [*"abcdefghijklmnopq"], "17 models; a host offers 16 at most"),
+    ],
+)
+def test_what_no_host_can_serve_is_named_like_any_setting(
+    flag: str, values: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = [word for value in values for word in (flag, value)]
+    with pytest.raises(SystemExit) as ended:
+        read_settings(HostConfig, given, prog="test", description="", flags={})
+    assert ended.value.code == 2
+    assert f"test: {flag}: {said}" in capsys.readouterr().err
