@@ -14,9 +14,10 @@ from antiphon.cli.session import find_entry
 from antiphon.cli.take_back import take_back
 from antiphon.cli.turn import check_role, continued_form, continued_place
 from replica.conversation import place_at
+from replica.errors import AntiphonError
 from replica.ids import EntryId
 from replica.io import documents
-from replica.log import Kind
+from replica.log import Kind, Message, Speaker
 
 HELP = """\
 /undo           undo the last turn; the next message comes in its place
@@ -38,6 +39,11 @@ Ctrl-C          cancel the answer and keep received text; again: leave
 
 class Leave(Exception):  # it is no error
     """The user asked to leave."""
+
+
+def is_command(typed: str) -> bool:
+    """Say whether what was typed is a command; a text of several lines, such as code, is none."""
+    return typed.startswith("/") and "\n" not in typed
 
 
 async def run(chat: ChatSession, line: str) -> Turn | None:
@@ -62,7 +68,7 @@ async def run(chat: ChatSession, line: str) -> Turn | None:
 
 async def undo(chat: ChatSession, _rest: str) -> None:
     """Let the next message come in place of the last one, whose answer is cancelled."""
-    last = await _last(chat, Kind.MESSAGE)
+    last = await _last_question(chat)
     what = await take_back(chat, last)
     await chat.go_to(last, is_instead=True)
     words = row_of(chat.held, chat.held.log.entries[last], chat.names).text
@@ -131,9 +137,14 @@ async def log(chat: ChatSession, _rest: str) -> None:
 async def status(chat: ChatSession, _rest: str) -> None:
     """Print the state of the conversation at the hub."""
     hub = chat.replica.hub
+    state = hub.state(chat.held.id).value
     branches = counted(len(chat.held.order.tips()), "branch", "branches")
+    try:
+        chat.check_sent()
+    except AntiphonError as error:
+        state = f"refused [{error.reason}]"
     chat.session.out.note(
-        f"{hub.state(chat.held.id).value} · {len(chat.held.log)} entries"
+        f"{state} · {len(chat.held.log)} entries"
         f" · {hub.unsynced(chat.held.id)} not at the hub yet · {branches}"
     )
 
@@ -144,6 +155,18 @@ async def _last(chat: ChatSession, kind: Kind) -> EntryId:
         if entry.header.kind == kind:
             return entry.id
     raise EntryUnknown(f"there is no {kind.name.lower()} on this branch yet")
+
+
+async def _last_question(chat: ChatSession) -> EntryId:
+    """Return what a member said last on this branch: no system text, and no part of a tool's call.
+
+    Raises EntryUnknown.
+    """
+    for entry in reversed(await chat.entries()):
+        body = chat.held.log.body(entry.id)
+        if isinstance(body, Message) and body.speaker == Speaker.USER:
+            return entry.id
+    raise EntryUnknown("there is no question on this branch yet")
 
 
 _COMMANDS: dict[str, Callable[[ChatSession, str], Awaitable[None]]] = {

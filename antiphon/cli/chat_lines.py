@@ -12,10 +12,10 @@ from rich.text import Text
 from antiphon.cli import chat_commands
 from antiphon.cli.chat_commands import Leave
 from antiphon.cli.chat_session import CONTINUE_STEP, ChatSession, Turn, raise_if_refused
-from antiphon.cli.line_editor import is_open, without_quotes
+from antiphon.cli.line_editor import is_open
 from antiphon.cli.screen import AnswerScreen
 from antiphon.cli.send import say_awaited
-from antiphon.cli.turn import check_text, run_turn, turn_record
+from antiphon.cli.turn import run_turn, turn_record
 from replica.errors import AntiphonError
 from replica.ids import EntryId
 from replica.io import turns
@@ -26,10 +26,10 @@ async def talk(chat: ChatSession) -> int:
     out = chat.session.out
     while (line := await _read_block()) is not None:
         try:
-            if line.startswith("/"):
+            if chat_commands.is_command(line):
                 turn = await chat_commands.run(chat, line)
             else:
-                turn = await chat.turn(check_text(without_quotes(line))) if line.strip() else None
+                turn = await chat.turn(line)
             if turn is not None:
                 await _Answer(chat).run(turn)
         except Leave:
@@ -79,6 +79,7 @@ class _Answer:
             async for event in events:
                 if isinstance(event, turns.Asked):
                     self._request = event.request
+                    chat.follow(event)
                     await self._say_if_offline()
                 screen.show(event)
                 if isinstance(event, turns.Finished):

@@ -7,10 +7,11 @@ from rich.text import Text
 
 from antiphon.cli.branches import unique_digits
 from antiphon.cli.forks import say_forks
+from antiphon.cli.line_editor import without_quotes
 from antiphon.cli.names import Names
 from antiphon.cli.rows import TALK, counted, entries_at
 from antiphon.cli.session import Choices, Session, check_readable
-from antiphon.cli.turn import may_write, options_for, write_turn
+from antiphon.cli.turn import check_text, may_write, options_for, write_turn
 from replica.conversation import Conversation, KeyRemoved, Place, removal_of
 from replica.errors import AntiphonError
 from replica.ids import ConversationId, EntryId, short
@@ -100,14 +101,27 @@ class ChatSession:
         entries = entries_at(self.held, await self.place())
         return [entry for entry in entries if entry.header.kind in TALK]
 
+    @property
+    def hears_nothing_more(self) -> bool:
+        """Whether no answer can come: the hub refuses all of it, or is never linked again."""
+        hub = self.replica.hub
+        is_refused = self.refusal is not None or hub.ending(self.held.id) is not None
+        return is_refused or hub.lasting_error is not None
+
     def check_sent(self) -> None:
         """Raise KeyRemoved, ConversationDeleted where nobody would accept what is written."""
         if self.refusal is not None:
             raise KeyRemoved(self.refusal.detail) from self.refusal
         self.replica.hub.check_taken(self.held)
 
-    async def turn(self, text: str) -> Turn:
-        """Return the turn that says `text` on this branch. Raises what `check_sent` raises."""
+    async def turn(self, typed: str) -> Turn | None:
+        """Return the turn that says what was typed, on this branch; None for a blank text.
+
+        Raises ArgumentInvalid, MessageTooLong, and what `check_sent` raises.
+        """
+        text = check_text(without_quotes(typed))
+        if not text.strip():
+            return None
         self.check_sent()
         place = await self.place()
         return Turn(
@@ -125,8 +139,12 @@ class ChatSession:
         asked = await write_turn(
             self.session, self.replica, self.held, turn.text, turn.place, options
         )
-        self.branch = asked.request.hex()
+        self.follow(asked)
         return asked
+
+    def follow(self, asked: turns.Asked) -> None:
+        """Stay on the branch of a turn that was just written."""
+        self.branch = asked.request.hex()
 
     async def cancel(self, request: EntryId) -> None:
         """Cancel a request. Raises what `check_sent` raises."""

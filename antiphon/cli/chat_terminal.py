@@ -8,7 +8,7 @@ import asyncio
 import signal
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 
 from antiphon.cli import chat_commands
 from antiphon.cli.branch_view import NO_BRANCH, view_of
@@ -27,7 +27,6 @@ from antiphon.cli.line_editor import (
     Typed,
 )
 from antiphon.cli.rows import TALK
-from antiphon.cli.turn import check_text
 from antiphon.cli.whose_branch import branch_words
 from replica.errors import AntiphonError
 from replica.ids import EntryId
@@ -41,6 +40,8 @@ TICK_S = 0.25
 CANCEL_WAIT_S = 3.0
 """Time for the end of a cancelled answer to arrive; then the chat goes on without it."""
 EXIT_INTERRUPTED, EXIT_TERMINATED = 130, 143
+_NAMING = frozenset({Kind.DOCUMENT, Kind.MEMBER})
+"""Kinds of entries with which a key gets a name: a newcomer has it from its invitation."""
 
 
 class TerminalChat:
@@ -69,12 +70,23 @@ class TerminalChat:
 
     async def talk(self) -> int:
         """Run until the user leaves; return the exit code."""
+
+        @contextmanager
+        def beside() -> Iterator[None]:
+            with self._screen.aside():
+                yield
+            self._wake.set()
+
         await self._look()
+        if self._chat.refusal is not None:  # which was said
+            self._given_up.update(self._view.waiting)
+            await self._look()
         shown = [entry for entry in self._view.shown if entry.header.kind in TALK]
         self._printed.update(entry.id for entry in self._view.shown)
         for entry in shown[-self._chat.recent_max :]:
             self._screen.print_entry(entry, is_new=False)
         stop = self._chat.replica.listen(self._receive)
+        self._chat.session.beside = beside
         try:
             with self._signals():
                 self._keyboard.listen(self._read)
@@ -86,6 +98,7 @@ class TerminalChat:
                         await self._handle(key)
                 self._say_leaving()
         finally:
+            self._chat.session.beside = nullcontext
             stop()
             self._stop_watch()
             await self._presence.stop()
@@ -100,7 +113,7 @@ class TerminalChat:
             self._is_stale = True
             kinds = [(e.id, e.header.kind) for e in event.entries]
             self._new_seals += [i for i, kind in kinds if kind == Kind.SEAL]
-            self._are_names_stale |= any(kind == Kind.DOCUMENT for _, kind in kinds)
+            self._are_names_stale |= any(kind in _NAMING for _, kind in kinds)
         self._wake.set()
 
     def _read(self, data: bytes) -> None:
@@ -155,18 +168,18 @@ class TerminalChat:
 
     async def _run(self, text: str) -> None:
         try:
-            if text.startswith("/"):
+            if chat_commands.is_command(text):
                 with self._screen.aside():
                     turn = await chat_commands.run(self._chat, text)
             else:
-                turn = await self._chat.turn(check_text(text)) if text.strip() else None
+                turn = await self._chat.turn(text)
             if turn is not None:
                 await self._chat.write(turn)
         except Leave:
             self._code = 0
         except AntiphonError as error:
             self._screen.fail(error)
-            if not text.startswith("/") and not self._editor.text:
+            if not chat_commands.is_command(text) and not self._editor.text:
                 self._editor.put(text)  # nothing typed is lost
 
     async def _interrupt(self) -> None:
@@ -242,7 +255,8 @@ class TerminalChat:
             events = await self._answer.news()
         except AntiphonError as error:
             self._screen.fail(error)
-            self._given_up.add(request)
+            is_over = self._chat.hears_nothing_more
+            self._given_up.update(self._view.waiting if is_over else (request,))
             self._is_stale = True
             return True
         for event in events:

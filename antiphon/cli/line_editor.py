@@ -6,6 +6,7 @@ one piece of text with its line breaks; \"\"\" opens a text of several lines tha
 """
 
 import codecs
+import re
 from dataclasses import dataclass, field
 
 from rich.cells import cell_len
@@ -20,6 +21,10 @@ HISTORY_MAX = 500
 _LAID_OUT = 1024
 """Characters before and behind the cursor that are laid out in any case."""
 _ESCAPE = "\x1b"
+_BEGUN = re.compile(r"\x1b(?:[\[O][ -?]*)?")
+"""A sequence up to the character that ends it, which is no control."""
+_PLAIN = re.compile(r"[^\x00-\x08\n-\x1f\x7f]+")
+"""Characters that are no keys of their own; a paste without marks has thousands."""
 _WORD = " \t\n"
 _MOVES = {
     "[A": "up", "OA": "up", "[B": "down", "OB": "down", "[C": "right", "OC": "right",
@@ -38,6 +43,7 @@ class Submitted:
     """Enter was pressed; the line is empty again."""
 
     text: str
+    """As it was typed, with its triple quotes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +80,11 @@ def without_quotes(text: str) -> str:
     return bare[len(QUOTES) : -len(QUOTES)].strip("\n")
 
 
+def _text_of(keys: str) -> str:
+    """Return what is text of typed or pasted characters."""
+    return "".join(char for char in keys if char in "\n\t" or is_typed(char))
+
+
 @dataclass(slots=True)
 class LineEditor:
     """The text, the cursor in it, and the texts submitted before."""
@@ -106,6 +117,11 @@ class LineEditor:
                 if not self._sequence():
                     break
                 continue
+            plain = _PLAIN.match(self._rest)
+            if plain is not None:
+                self._rest = self._rest[plain.end() :]
+                self._insert(_text_of(plain[0]))
+                continue
             char, self._rest = self._rest[0], self._rest[1:]
             key = self._key(char)
             if key is not None:
@@ -132,8 +148,6 @@ class LineEditor:
             self._do("delete")
         elif char in _CONTROLS:
             self._do(_CONTROLS[char])
-        elif char == "\t" or is_typed(char):
-            self._insert(char)
         return None
 
     def _enter(self) -> Typed | None:
@@ -145,20 +159,22 @@ class LineEditor:
             self.history = [*self.history, text][-HISTORY_MAX:]
         self.put("")
         self._at = None
-        return Submitted(without_quotes(text))
+        return Submitted(text)
 
     def _sequence(self) -> bool:
         """Apply the escape sequence that begins here; False if its end has not arrived."""
         if self._rest.startswith(PASTE_BEGIN):
             self._rest, self._pasting = self._rest[len(PASTE_BEGIN) :], True
             return True
-        end = 2
-        if self._rest[1:2] in ("[", "O"):
-            end = next((n + 1 for n, c in enumerate(self._rest) if n > 1 and "@" <= c <= "~"), 0)
-        if not end or len(self._rest) < end:
+        begun = _BEGUN.match(self._rest)
+        assert begun is not None, "it begins with an escape"
+        last = self._rest[begun.end() : begun.end() + 1]
+        if not last:
             return False
-        name = _MOVES.get(self._rest[1:end])
-        self._rest = self._rest[end:]
+        name = _MOVES.get(begun[0][1:] + last)
+        # Another control ends it: a key of its own, or the mark of a paste behind a lone Escape.
+        is_part = name is not None or is_typed(last)
+        self._rest = self._rest[begun.end() + is_part :]
         if name is not None:
             self._do(name)
         return True
@@ -173,8 +189,7 @@ class LineEditor:
                 self._is_cut = True
             return False
         self._rest, self._pasting = rest, False
-        lines = pasted.replace("\r\n", "\n").replace("\r", "\n")
-        self._insert("".join(c for c in lines if c in "\n\t" or is_typed(c)))
+        self._insert(_text_of(pasted.replace("\r\n", "\n").replace("\r", "\n")))
         return True
 
     def _insert(self, text: str) -> None:

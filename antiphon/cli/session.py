@@ -5,8 +5,8 @@ reads the store.
 """
 
 import json
-from collections.abc import AsyncIterator, Collection, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Callable, Collection, Iterator, Sequence
+from contextlib import AbstractContextManager, asynccontextmanager, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -99,6 +99,8 @@ class Session:
 
     settings: Settings
     out: Output
+    beside: Callable[[], AbstractContextManager[None]] = nullcontext
+    """Surrounds lines that may come at any time, so that a panel of the screen makes room."""
 
     @property
     def folder(self) -> Path:
@@ -143,14 +145,16 @@ class Session:
     def say_joined(self, joined: Joined) -> None:
         """Print what became of a newcomer's proof."""
         name, key = joined.issued.name, joined.key.hex()
-        if joined.verdict is JoinVerdict.GRANTED:
-            role = joined.issued.invitation.role.name.lower()
-            self.out.note(f"{name} has joined {short(joined.issued.invitation.conversation)}"
-                          f" as {role}, key {key}")  # fmt: skip
-        elif joined.verdict is JoinVerdict.PENDING:
-            self.out.note(f"{name} waits for the hub to be in sync [JOIN_PENDING], key {key}")
-        else:
-            self.out.note(f"{name} is refused [{joined.verdict.name}], key {key}")
+        match joined.verdict:
+            case JoinVerdict.GRANTED:
+                role = joined.issued.invitation.role.name.lower()
+                became = f"has joined {short(joined.issued.invitation.conversation)} as {role}"
+            case JoinVerdict.PENDING:
+                became = "waits for the hub to be in sync [JOIN_PENDING]"
+            case _:
+                became = f"is refused [{joined.verdict.name}]"
+        with self.beside():
+            self.out.note(f"{name} {became}, key {key}")
 
     def say_waiting(self, reason: AntiphonError) -> None:
         """Print why a newcomer waits."""

@@ -164,6 +164,37 @@ def test_a_paste_of_several_lines_is_one_message(world: World, me: Terminal) -> 
     assert said.strip() == "one\ntwo"
 
 
+@pytest.mark.parametrize("typed", ['"""/etc/hosts"""', "\x1b[200~/* one\r   two */\x1b[201~"])
+def test_what_is_quoted_or_has_several_lines_is_no_command(
+    world: World, me: Terminal, typed: str
+) -> None:
+    me.ok("new")
+    with chat(world, me) as terminal:
+        terminal.type(f"{typed}\r")
+        terminal.expect_screen("You said: /")
+        assert terminal.leave(CTRL_D) == 0
+
+
+def test_who_joins_meanwhile_is_announced_above_the_line_and_has_a_name(
+    world: World, me: Terminal
+) -> None:
+    me.ok("new")
+    bob, code = world.replica("bob"), me.record("invite", "bob")["code"]
+    with chat(world, me) as terminal:
+        terminal.type("half a line")
+        terminal.expect_screen("> half a line")
+        bob.ok("join", code)
+        terminal.expect_screen("bob has joined")
+        bob.ok("send", "Hello.", "--no-request")
+        terminal.expect_screen("bob: Hello.\n> half a line")
+        lines = terminal.screen.lines
+        assert [line[:14] for line in lines if "half" in line or "joined" in line] == [
+            "bob has joined", "> half a line"
+        ]  # fmt: skip
+        terminal.type(CTRL_C)
+        assert terminal.exit_code() == 0
+
+
 def test_titles_and_names_are_shared_by_the_document(
     world: World, members: tuple[Terminal, Terminal]
 ) -> None:
@@ -235,8 +266,13 @@ def test_a_chat_that_is_open_when_its_key_is_removed_writes_nothing_more(
     with chat(world, bob) as terminal:
         terminal.type("one two three\r")
         terminal.expect_screen("2 tokens")
+        for words in ("second", "third"):
+            terminal.type(f"{words}\r")
+            terminal.expect_screen(f"next  you: {words}")
         ada.ok("members", "remove", bob.record("key", "show")["key"])
         terminal.expect("KEY_REMOVED")
+        terminal.expect_screen("> second\n> third\n>")
+        assert terminal.screen.text.count("KEY_REMOVED") == 1
         before = len(bob.records("log"))
         terminal.type("Hello?\r")
         terminal.expect("KEY_REMOVED")
@@ -245,6 +281,12 @@ def test_a_chat_that_is_open_when_its_key_is_removed_writes_nothing_more(
             terminal.type(f"\x15{command}\r")
             terminal.expect("KEY_REMOVED")
         terminal.type("/status\r")
+        terminal.expect_screen("refused [KEY_REMOVED] · ")
         terminal.expect_screen(" · 0 not at the hub yet · ")
         assert terminal.leave(CTRL_C) == 0
     assert len(bob.records("log")) == before
+    with at(world, bob, "chat") as terminal:
+        terminal.expect_screen("what is here can still be read")
+        terminal.expect_screen("> second\n> third\n>")
+        assert "KEY_REMOVED" not in terminal.screen.text
+        assert terminal.leave(CTRL_C) == 0

@@ -11,6 +11,7 @@ from antiphon.cli.line_editor import (
     Interrupted,
     LineEditor,
     Submitted,
+    without_quotes,
 )
 
 
@@ -37,6 +38,9 @@ def test_enter_submits_and_empties_the_line() -> None:
         ("one\x01\x0btwo", "two"),
         ("a\x1b\rb", "a\nb"),
         ("a\x1b[99zb", "ab"),
+        ("ab\x1b\x1b[Dc", "acb"),
+        ("ab\x1b[\x7fc", "ac"),
+        ("a\x1bxb", "ab"),
         ("a\x00b", "ab"),
         ("東京\u3000駅", "東京\u3000駅"),
         ("10\u00a0km", "10\u00a0km"),
@@ -58,11 +62,42 @@ def test_a_paste_of_several_lines_is_one_text() -> None:
     assert typed(editor, "\r") == [Submitted("see: one\ntwo[A\nthree")]
 
 
+def test_escape_before_a_paste_leaves_it_one_text() -> None:
+    editor = LineEditor()
+    assert typed(editor, "\x1b\x1b[200~one\rtwo\x1b[201~\r") == [Submitted("one\ntwo")]
+
+
+def test_escape_before_ctrl_c_leaves_it_a_key() -> None:
+    editor = LineEditor()
+    assert typed(editor, "\x1b\x03\x1b[\x04") == [Interrupted(), Ended()]
+
+
+def test_a_paste_without_marks_is_inserted_line_by_line() -> None:
+    inserted = []
+
+    class Noting(LineEditor):
+        def _insert(self, text: str) -> None:
+            inserted.append(len(text))
+            super()._insert(text)
+
+    editor = Noting()
+    assert editor.feed(b"0123456789\t" * 1000 + b"\r" + b"last") == [
+        Submitted("0123456789\t" * 1000)
+    ]
+    assert inserted == [11_000, 4]
+
+
 def test_triple_quotes_open_a_text_that_triple_quotes_end() -> None:
     editor = LineEditor()
     assert typed(editor, '"""\rone\rtwo\r') == []
-    assert typed(editor, '"""\r') == [Submitted("one\ntwo")]
-    assert typed(editor, '"""one"""\r') == [Submitted("one")]
+    assert typed(editor, '"""\r') == [Submitted('"""\none\ntwo\n"""')]
+    assert typed(editor, '"""one"""\r') == [Submitted('"""one"""')]
+
+
+def test_the_quotes_are_no_part_of_the_text() -> None:
+    assert without_quotes('"""\none\ntwo\n"""') == "one\ntwo"
+    assert without_quotes('"""one"""') == "one"
+    assert without_quotes('""') == '""'
 
 
 def test_the_arrows_show_earlier_texts_and_keep_the_one_being_typed() -> None:

@@ -262,10 +262,10 @@ def test_a_chat_reads_lines_and_answers_each(me: Terminal) -> None:
 
 def test_a_chat_undoes_a_turn(me: Terminal) -> None:
     me.ok("new")
-    me.ok("chat", typed="one\ntwo\n/undo\nthree\n")
+    me.ok("chat", typed="one\ntwo\n/undo\nthree\nfour\n")
     log = me.ok("log")
     assert "two" not in log
-    assert "three" in log
+    assert [words in log for words in ("one", "three", "four")] == [True] * 3
     assert me.record("status")["conversations"][0]["branches"] == 2
 
 
