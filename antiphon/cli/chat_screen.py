@@ -20,10 +20,20 @@ from antiphon.cli.output import harmless
 from antiphon.cli.pace import Rate, bar
 from antiphon.cli.rows import SIDE_LEAF, TALK, end_lines, is_side_leaf, words_of, wrapped
 from antiphon.cli.session import offline_words
+from replica.conversation import Conversation
 from replica.errors import AntiphonError
 from replica.ids import EntryId
 from replica.io import turns
-from replica.log import Entry, FinishReason, Generation, Kind, Message, Speaker, ToolCall
+from replica.log import (
+    Conflict,
+    Entry,
+    FinishReason,
+    Generation,
+    Message,
+    Request,
+    Speaker,
+    ToolCall,
+)
 
 PROMPT = "> "
 NEXT_MAX = 3
@@ -73,19 +83,21 @@ class ChatScreen:
 
     def print_entry(self, entry: Entry, *, is_new: bool) -> None:
         """Print what an entry says, if it says anything; a new answer with its size."""
-        body = self._chat.held.log.body(entry.id)
+        held = self._chat.held
+        body = held.log.body(entry.id)
         match body:
             case Message(speaker, parts):
                 self._print_words(entry, speaker, words_of(parts))
             case Generation():
-                self._print_answer(entry, body, is_new=is_new)
+                if not _is_end_of_none(held, entry, body):
+                    self._print_answer(entry, body, is_new=is_new)
             case None if entry.header.kind in TALK:
                 self.note(f"({self._chat.names.of(entry.header.author)}: a body that is not here)")
-            case _:
-                order = self._chat.held.order
-                is_open = order.generation_of(entry.id) is None
-                if entry.header.kind == Kind.REQUEST and order.is_cancelled(entry.id) and is_open:
+            case Request() if entry.header.conflict == Conflict.QUEUE:
+                if held.order.is_cancelled(entry.id) and entry.id not in held.order.seal_of:
                     self.note("cancelled; no answer came")
+            case _:
+                pass
 
     def _print_words(self, entry: Entry, speaker: int, words: str) -> None:
         who = self._chat.names.of(entry.header.author)
@@ -207,3 +219,9 @@ class ChatScreen:
         if text:
             sys.stdout.write(text)
             sys.stdout.flush()
+
+
+def _is_end_of_none(held: Conversation, entry: Entry, generation: Generation) -> bool:
+    """Say whether a host notes here that a cancelled request, which is shown, has no answer."""
+    is_cancelled = generation.finish_reason == FinishReason.CANCELLED
+    return is_cancelled and held.order.request(entry.header.parents[0]) is not None

@@ -1,9 +1,14 @@
 """`/undo` in a chat at a terminal, where answers and questions wait (DECISIONS D499)."""
 
+from collections.abc import Sequence
+from pathlib import Path
+
+from replica.log import Message, ToolCall, text_of
 from tests.antiphon.cli.conftest import Terminal, World
 from tests.antiphon.cli.pty_terminal import CTRL_D
 from tests.antiphon.cli.test_chat_terminal import chat, members, slow
 from tests.antiphon.cli.test_terminal import HeldUp
+from tests.support.scripted_host import Asked, Reply, Token, echo
 
 __all__ = ["members", "slow"]
 
@@ -78,3 +83,87 @@ def test_undo_of_another_members_question_that_waits_is_refused(
     assert [line[20:] for line in ada.ok("log").splitlines()][1:] == [
         "You said: one two three", "instead", "You said: instead"
     ]  # fmt: skip
+
+
+def test_others_read_once_that_an_undone_question_has_no_answer(
+    world: World, members: tuple[Terminal, Terminal], slow: HeldUp
+) -> None:
+    ada, bob = members
+    with chat(world, ada) as terminal, chat(world, bob) as other:
+        terminal.type("one two three\r")
+        terminal.expect_screen("2 tokens")
+        other.expect_screen("2 tokens")
+        other.type("oops\r")
+        terminal.expect_screen("next  bob: oops")
+        other.type("/undo\r")
+        other.expect_screen("undone: oops")
+        slow.evict()
+        terminal.expect_screen("bob: oops\ncancelled; no answer came\n>")
+        terminal.type("and on\r")
+        terminal.expect_screen("> and on\nYou said: and on\n4 tokens")
+        assert terminal.screen.text.count("cancelled") == 1
+        assert "0 tokens" not in terminal.screen.text
+        assert [one.leave(CTRL_D) for one in (terminal, other)] == [0, 0]
+
+
+def contexts_of(world: World, reply: Reply) -> list[list[str]]:
+    """Start a host that replies so; return what it will have been told, for each request."""
+    contexts: list[list[str]] = []
+
+    def noting(asked: Asked) -> Sequence[Token | ToolCall]:
+        bodies = map(asked.held.log.body, asked.seal.entries)
+        contexts.append([text_of(body.parts) for body in bodies if isinstance(body, Message)])
+        return reply(asked)
+
+    world.stop_host()
+    world.start_host(noting)
+    return contexts
+
+
+def test_undo_of_a_message_without_a_request_keeps_it_out_of_all_later_contexts(
+    world: World, me: Terminal
+) -> None:
+    contexts = contexts_of(world, echo)
+    me.ok("new", "--system", "Be brief.")
+    me.ok("send", "hello")
+    me.ok("send", "--no-request", "a note")
+    shown = me.run("chat", typed="/undo\nfirst\nsecond\n")
+    assert "undone: a note" in shown.stderr
+    me.ok("send", "third")
+    assert [context[-1] for context in contexts] == ["hello", "first", "second", "third"]
+    assert all("a note" not in context for context in contexts)
+
+
+def test_undo_of_another_members_message_without_a_request_says_what_becomes_of_it(
+    world: World, members: tuple[Terminal, Terminal]
+) -> None:
+    ada, bob = members
+    ada.ok("send", "hello")
+    bob.ok("send", "--no-request", "a note")
+    ada.ok("status")
+    shown = ada.run("chat", typed="/undo\nfirst\nsecond\n")
+    assert (
+        "undone: a note\nnobody asked about it, so the context after the next answer has it"
+        in shown.stderr
+    )
+    assert "a note" in ada.ok("log")
+
+
+def test_undo_of_a_question_with_calls_of_tools_undoes_all_of_it(
+    world: World, me: Terminal, tmp_path: Path
+) -> None:
+    def call(asked: Asked) -> Sequence[Token | ToolCall]:
+        return [ToolCall("a", "book", "{}")] if asked.said == "Book it." else echo(asked)
+
+    contexts = contexts_of(world, call)
+    (tmp_path / "tools.json").write_text('[{"name": "book"}]')
+    me.ok("new", "--system", "Be brief.")
+    me.ok("send", "hello")
+    me.ok("send", "Book it.", "--tools", str(tmp_path / "tools.json"))
+    me.ok("send", "booked", "--result", "a")
+    shown = me.run("chat", typed="/undo\ninstead\n/undo\n/undo\n/undo\n")
+    assert "undone: Book it." in shown.stderr
+    assert "undone: instead" in shown.stderr
+    assert "undone: hello" in shown.stderr
+    assert "there is no question on this branch yet" in shown.stderr  # the system text stays
+    assert contexts == [["Be brief.", "hello"], ["Book it."], ["booked"], ["instead"]]
