@@ -24,6 +24,7 @@ AntiphonError
 │       └── KeyNotGiven      the same for a hub's key off loopback
 ├── EntryRefused
 │   └── MessageTooLong       a message that does not fit an entry
+├── InviteHubChanged         the hub that a code names has another key than the code states
 ├── Unavailable
 │   ├── InviteHubAway        the hub that a code names does not answer
 │   ├── NoHostToAsk          no model host answers questions
@@ -36,7 +37,13 @@ AntiphonError
 """
 
 from replica.errors import AntiphonError, RequestRefused, Unavailable
-from replica.refusals import ArgumentInvalid, BodyTooLarge, HubUnreachable, NotAllowed
+from replica.refusals import (
+    ArgumentInvalid,
+    BodyTooLarge,
+    HubUnreachable,
+    NotAllowed,
+    PeerIdentityChanged,
+)
 
 
 class PrefixUnknown(RequestRefused):
@@ -221,6 +228,15 @@ class InviteHubAway(HubUnreachable):
     next_step = (
         "Ask the inviter whether the hub runs and has this address; then run `antiphon join CODE`"
         " again."
+    )
+
+
+class InviteHubChanged(PeerIdentityChanged):
+    """The hub that the code names has another key than the code states."""
+
+    next_step = (
+        "Do not go on: somebody else may answer there. Ask the inviter whether the hub has another"
+        " key now, and for another code."
     )
 
 

@@ -1,6 +1,8 @@
 """`antiphon invite`, `invitations` and `join`: share a conversation by a code."""
 
 import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Annotated
 
 import typer
@@ -9,11 +11,12 @@ from rich.text import Text
 
 from antiphon.cli.clone import fetch
 from antiphon.cli.command import ConversationArgument, command
-from antiphon.cli.errors import InviteHubAway
+from antiphon.cli.errors import InviteHubAway, InviteHubChanged
 from antiphon.cli.new import ROLES
 from antiphon.cli.session import Session
 from antiphon.cli.tables import plain_table
 from replica.conversation import (
+    Invitation,
     Issued,
     JoinVerdict,
     decode_invitation,
@@ -27,6 +30,7 @@ from replica.io import (
     Replica,
     await_grant,
     check_usable,
+    current_invitation,
     invite,
     issued_invitations,
     now_ms,
@@ -34,7 +38,7 @@ from replica.io import (
     revoke_invitation,
     save_hub,
 )
-from replica.refusals import ArgumentInvalid, HubUnreachable
+from replica.refusals import ArgumentInvalid, HubUnreachable, PeerIdentityChanged
 
 POLL_S = 0.5
 RoleOption = Annotated[
@@ -59,7 +63,7 @@ async def invite_(
         typer.Option(metavar="HOST:PORT", help="The hub's address for them, if not yours."),
     ] = None,
     wait: Annotated[bool, typer.Option("--wait", help="Stay until they have joined.")] = False,
-) -> None:
+) -> int:
     """Print a code with which one person can join a conversation, within 24 hours.
 
     Give it to them in private: whoever has it first can join. Your replica grants the role
@@ -73,8 +77,7 @@ async def invite_(
         await session.sync(replica, chosen)
         issued = await invite(replica, chosen, name, role=ROLES[role.lower()], address=at)
         _show_code(session, issued)
-        if wait:
-            await _wait_until_joined(session, replica, issued)
+        return await _wait_until_joined(session, replica, issued) if wait else 0
 
 
 def _show_code(session: Session, issued: Issued) -> None:
@@ -104,7 +107,7 @@ def _show_code(session: Session, issued: Issued) -> None:
         )
 
 
-async def _wait_until_joined(session: Session, replica: Replica, issued: Issued) -> None:
+async def _wait_until_joined(session: Session, replica: Replica, issued: Issued) -> int:
     reported: list[Joined] = []
 
     def report(joined: Joined) -> None:
@@ -115,18 +118,19 @@ async def _wait_until_joined(session: Session, replica: Replica, issued: Issued)
     redeeming.start()
     session.out.note(Text("waiting; Ctrl-C leaves, and the code stays valid", style="dim"))
     try:
-        while True:
-            records = await issued_invitations(replica.store)
-            ours = [one for one in records if one.invitation.secret == issued.invitation.secret]
-            if not ours or not ours[0].is_open(now_ms()):
-                return
-            if (key := ours[0].claimed_by) is not None:
-                break
+        while _state(issued) == "open":
             await asyncio.sleep(POLL_S)
+            issued = await current_invitation(replica.store, issued)
     finally:
         await redeeming.stop()
+    key = issued.claimed_by
+    if key is None:
+        words = f"the invitation of {issued.name} is {_state(issued)}"
+        session.out.note(f"{words}; nobody has joined with it. next: antiphon invite NAME")
+        return 1
     if all(one.key != key for one in reported):  # another process on this store answered
-        session.say_joined(Joined(ours[0], key, JoinVerdict.GRANTED))
+        session.say_joined(Joined(issued, key, JoinVerdict.GRANTED))
+    return 0
 
 
 async def invitations(
@@ -194,6 +198,17 @@ def _add_issued(session: Session, table: Table, issued: Issued) -> None:
 # --- joining ------------------------------------------------------------------------
 
 
+@contextmanager
+def _errors_of_join(invitation: Invitation) -> Iterator[None]:
+    """Say of the hub's absence, or of its wrong key, what a newcomer can do: ask the inviter."""
+    try:
+        yield
+    except HubUnreachable as error:
+        raise InviteHubAway(f"{error.detail} at {invitation.hub_address}") from error
+    except PeerIdentityChanged as error:
+        raise InviteHubChanged(error.detail) from error
+
+
 async def join(
     session: Session,
     code: Annotated[str, typer.Argument(metavar="CODE", help="The code of `antiphon invite`.")],
@@ -210,16 +225,15 @@ async def join(
     invitation = decode_invitation(code)
     public = session.public()
     async with session.replica(linked=False) as replica:
-        await check_usable(replica.store, invitation, public)
+        with _errors_of_join(invitation):
+            await check_usable(replica.store, invitation, public)
     session.out.note(f"your key   {public.hex()}")
     session.out.note(f"inviter    {invitation.inviter.hex()}")
     joins_hub = session.settings.hub != invitation.hub_address
     session.settings.hub = invitation.hub_address
     async with session.replica(hub_key=invitation.hub_key) as replica:
-        try:
+        with _errors_of_join(invitation):
             await require_link(replica, session.settings.sync_timeout_s)
-        except HubUnreachable as error:
-            raise InviteHubAway(f"{error.detail} at {invitation.hub_address}") from error
         timeout_s = 0.0 if no_wait else None
         await await_grant(replica, invitation, timeout_s=timeout_s, report=session.say_waiting)
         fetched = await fetch(session, replica, invitation.conversation)

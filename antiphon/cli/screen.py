@@ -8,6 +8,8 @@ goes to stdout unchanged, and the cost to stderr.
 import os
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from rich.cells import cell_len
 from rich.text import Text
@@ -112,6 +114,16 @@ class AnswerScreen:
                 self._say("the hub is back", "dim")
             case Finished():
                 self.end()
+
+    @contextmanager
+    def aside(self) -> Iterator[None]:
+        """Let a line be printed; on a terminal the answer goes on below it."""
+        if self._live:
+            self._erase_status()
+            if self._text.column:
+                self._write("\n")
+                self._text.start_line()
+        yield
 
     def delay(self, words: str) -> None:
         """Say what delays the answer."""

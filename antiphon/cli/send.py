@@ -372,6 +372,7 @@ async def _show(
     """Show the events of a turn up to its end, or without waiting up to its request."""
     shown = _Shown(AnswerScreen(session.out, CONTINUE_STEP))
     presence = HostPresence(session, replica, held.id)
+    session.beside = shown.screen.aside
     reporting = asyncio.create_task(presence.report(host, shown.screen.delay))
     try:
         async for event in events:
@@ -391,6 +392,7 @@ async def _show(
             session.out.note("left; the answer goes on into the log: antiphon log -f")
         raise
     finally:
+        session.beside = contextlib.nullcontext
         reporting.cancel()
         await presence.stop()
         shown.screen.end()

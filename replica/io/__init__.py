@@ -36,7 +36,7 @@ from replica.io.invitations import (
     redeem,
     revoke_invitation,
 )
-from replica.io.issued_invitations import issued_invitations
+from replica.io.issued_invitations import current_invitation, issued_invitations
 from replica.io.joining import (
     await_grant,
     check_usable,
@@ -144,6 +144,7 @@ __all__ = [
     "choose_host",
     "close_file",
     "configure_log",
+    "current_invitation",
     "decode_receipt",
     "documents",
     "encode_receipt",

@@ -29,7 +29,13 @@ from replica.errors import AntiphonError
 from replica.ids import ConversationId, PublicKey
 from replica.io import petnames, rpc
 from replica.io.begin import grant
-from replica.io.issued_invitations import ISSUED, current, issued_invitations, save, update
+from replica.io.issued_invitations import (
+    ISSUED,
+    current_invitation,
+    issued_invitations,
+    save,
+    update,
+)
 from replica.io.replica import Replica
 from replica.limits import INVITATION_LIFETIME_S, MAILBOXES_PER_KEY_MAX
 from replica.log import Grant, Role
@@ -99,7 +105,7 @@ async def invite(
 async def revoke_invitation(replica: Replica, issued: Issued) -> None:
     """Revoke an invitation here, then remove its mailbox. Raises ArgumentInvalid if redeemed."""
     async with replica.processes.changing(ISSUED):
-        issued = await current(replica.store, issued)
+        issued = await current_invitation(replica.store, issued)
         if issued.claimed_by is not None:
             raise ArgumentInvalid(f"{issued.name} has joined; remove the member instead")
         await update(replica.store, replace(issued, is_revoked=True))
@@ -150,7 +156,7 @@ async def redeem(replica: Replica) -> list[Joined]:
 
 async def _void_unless_claimed(replica: Replica, issued: Issued) -> None:
     async with replica.processes.changing(ISSUED):
-        issued = await current(replica.store, issued)
+        issued = await current_invitation(replica.store, issued)
         if issued.claimed_by is None and not issued.is_revoked:
             await update(replica.store, replace(issued, is_revoked=True))
 
@@ -195,7 +201,7 @@ async def _claim(
 ) -> tuple[Issued, JoinVerdict | None]:
     """Judge a proof by the records as they are now; a granted one is recorded durably."""
     membership = held.log.membership
-    issued = await current(replica.store, issued)
+    issued = await current_invitation(replica.store, issued)
     if issued.claimed_by is None and grants_elsewhere(issued, held.log):
         issued = replace(issued, is_revoked=True)
         await update(replica.store, issued)

@@ -45,7 +45,7 @@ async def update(store: EntryStore, changed: Issued) -> None:
     await save(store, renewed, rpc.now_ms())
 
 
-async def current(store: EntryStore, issued: Issued) -> Issued:
+async def current_invitation(store: EntryStore, issued: Issued) -> Issued:
     """Return an invitation as it is recorded now."""
     same = issued.invitation.secret
     records = await issued_invitations(store)

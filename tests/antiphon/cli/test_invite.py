@@ -11,6 +11,9 @@ from replica.ids import PublicKey
 from replica.io import Store, issued_invitations
 from replica.io.issued_invitations import update
 from tests.antiphon.cli.conftest import Terminal, World
+from tests.antiphon.cli.test_terminal import HeldUp, at, held_up
+
+__all__ = ["held_up"]
 
 
 @pytest.fixture
@@ -129,6 +132,29 @@ def test_a_revoked_code_lets_nobody_in(world: World, me: Terminal, bob: Terminal
     assert all("writer" not in r["roles"] for r in me.records("members"))
 
 
+def test_a_wait_for_a_newcomer_ends_with_its_invitation(world: World, me: Terminal) -> None:
+    me.ok("new")
+    with at(world, me, "invite", "bob", "--wait") as terminal:
+        terminal.expect("the code stays valid")
+        me.ok("invitations", "--revoke", "bob")
+        terminal.expect("the invitation of bob is revoked; nobody has joined with it")
+        assert terminal.exit_code() == 1
+
+
+def test_who_joins_while_an_answer_is_awaited_is_announced_on_a_line(
+    world: World, me: Terminal, bob: Terminal, held_up: HeldUp
+) -> None:
+    code = code_of(me)
+    with at(world, me, "send", "one two three") as terminal:
+        terminal.expect_screen("You said:\n2 tokens")
+        bob.ok("join", code)
+        terminal.expect_screen("You said:\nbob has joined")
+        held_up.evict()
+        assert terminal.exit_code() == 0
+        first, joined, _, *rest = terminal.screen.lines
+        assert (first, joined[:14], rest[0]) == ("You said:", "bob has joined", " one two three")
+
+
 def test_a_code_revoked_while_the_hub_is_away_is_refused_by_the_inviter(
     world: World, me: Terminal, bob: Terminal
 ) -> None:
@@ -184,6 +210,12 @@ def test_a_wrong_code_is_refused_here(me: Terminal, bob: Terminal) -> None:
     gone = bob.run("join", encode_invitation(away))
     assert "HUB_UNREACHABLE" in gone.stderr
     assert "Ask the inviter" in gone.stderr
+    other = replace(decode_invitation(code), hub_key=PublicKey(b"k" * 32))
+    changed = bob.run("join", encode_invitation(other))
+    assert "PEER_IDENTITY_CHANGED" in changed.stderr
+    assert "Do not go on" in changed.stderr
+    late = replace(decode_invitation(code), expire_time_ms=1)
+    assert bob.refused("join", encode_invitation(late)) == "INVITE_EXPIRED"
     assert me.refused("invite", "bob", "--at", "somewhere") == "ARGUMENT_INVALID"
 
 
