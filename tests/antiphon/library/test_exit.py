@@ -17,7 +17,8 @@ from replica.io import require_free
 from syncd.io.config import HubConfig
 from syncd.io.server import start
 
-END_S = 20.0
+END_S = 100.0
+"""Time in which a program that can end has ended; a busy machine takes 50 s to start one."""
 
 
 async def started(code: str, *given: object, pipes: tuple[int, ...] = ()) -> Process:
