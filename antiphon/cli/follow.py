@@ -23,7 +23,10 @@ RETRY_S = 2.0
 
 
 async def follow(session: Session, store: EntryStore, held: Conversation) -> AsyncIterator[Entry]:
-    """Yield every entry that `held` gains, admitting it, until cancelled."""
+    """Yield every entry that `held` gains, admitting it, until cancelled.
+
+    Raises what ends a source, such as StoreCorrupt.
+    """
     arrived: asyncio.Queue[Entry] = asyncio.Queue()
     sources = (
         asyncio.create_task(_from_store(store, held, arrived)),
@@ -31,12 +34,27 @@ async def follow(session: Session, store: EntryStore, held: Conversation) -> Asy
     )
     try:
         while True:
-            for entry in _admit(held, await arrived.get()):
+            for entry in _admit(held, await _next(arrived, sources)):
                 yield entry
     finally:
         for source in sources:
             source.cancel()
         await asyncio.gather(*sources, return_exceptions=True)
+
+
+async def _next(
+    arrived: "asyncio.Queue[Entry]", sources: "tuple[asyncio.Task[None], ...]"
+) -> Entry:
+    """Return the next entry. Raises what has ended a source meanwhile."""
+    getting = asyncio.create_task(arrived.get())
+    try:
+        await asyncio.wait((getting, *sources), return_when=asyncio.FIRST_COMPLETED)
+        for source in sources:
+            if source.done() and not getting.done():
+                source.result()
+        return await getting
+    finally:
+        getting.cancel()
 
 
 def _admit(held: Conversation, entry: Entry) -> tuple[Entry, ...]:

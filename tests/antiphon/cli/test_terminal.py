@@ -152,6 +152,21 @@ def test_an_error_is_wrapped_at_words_on_a_narrow_terminal(world: World, me: Ter
     assert any(line.startswith("          ") for line in terminal.lines)
 
 
+def test_a_followed_log_ends_where_its_store_can_not_be_read_any_more(
+    world: World, me: Terminal
+) -> None:
+    me.ok("new")
+    me.ok("send", "before")
+    with at(world, me, "log", "-f") as terminal:
+        terminal.expect("following")
+        me.ok("send", "after")
+        terminal.expect("You said: after")
+        with me.store_path.open("r+b") as file:
+            file.write(b"\xff" * me.store_path.stat().st_size)
+        terminal.expect("STORE_CORRUPT")
+        assert terminal.exit_code() == 1
+
+
 def test_a_log_fits_a_narrow_terminal(world: World, me: Terminal) -> None:
     me.ok("new")
     me.ok("send", "日本語のとても長い文章は、端末の幅で折り返される。" * 4)
