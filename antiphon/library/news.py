@@ -37,9 +37,9 @@ def answer_of(held: Conversation, request: EntryId) -> e.Answer | None:
 
 
 def _finish_of(generation: Generation) -> FinishReason:
-    """Return why an answer ended; a reason that is unknown here says no more than that it did."""
+    """Return why an answer ended, as far as the reason is known here."""
     reason = generation.finish_reason
-    return FinishReason(reason) if reason in set(FinishReason) else FinishReason.STOP
+    return FinishReason(reason) if reason in set(FinishReason) else FinishReason.UNSPECIFIED
 
 
 def events_of(held: Conversation, entries: Iterable[Entry], me: PublicKey) -> Iterator[e.Event]:

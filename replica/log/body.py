@@ -27,6 +27,7 @@ class Speaker(IntEnum):
 class FinishReason(IntEnum):
     """Why a generation ended."""
 
+    UNSPECIFIED = 0  # also where a reader does not know the reason
     STOP = 1
     LENGTH = 2
     TOOL_CALLS = 3

@@ -55,7 +55,7 @@ def test_an_answer_that_ended_for_an_unknown_reason_is_one(turns: Turns, reason:
     answer = turns.answer(turns.ask(turns.owner, said), Text("Yes."), reason=reason)
     (found,) = events(turns, answer)
     assert isinstance(found, e.Answered)
-    assert (found.answer.text, found.answer.finish) == ("Yes.", FinishReason.STOP)
+    assert (found.answer.text, found.answer.finish) == ("Yes.", FinishReason.UNSPECIFIED)
 
 
 def test_calls_starts_and_results_name_the_call(turns: Turns):
