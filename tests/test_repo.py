@@ -303,6 +303,8 @@ TARGETS = Targets(
 
 def test_every_decision_has_its_parts_once() -> None:
     sections = re.split(r"(?m)^### ", (ROOT / "DECISIONS.md").read_text())[1:]
+    numbers = [section.split(maxsplit=1)[0] for section in sections]
+    assert len(numbers) == len({*numbers}), "numbers are not used again"
     torn = []
     for section in sections:
         heading, _, text = section.partition("\n")
