@@ -112,8 +112,10 @@ def test_a_model_loaded_beside_a_step_with_fewer_threads_gets_all(tmp_path: Path
 
 @pytest.mark.usefixtures("two_threads")
 def test_a_thread_whose_first_step_falls_beside_fewer_computes_with_all() -> None:
+    threads = StepThreads(2, may_vary=False)
+
     def used() -> int:
-        with StepThreads(2, may_vary=False).computing(FEW_ROWS + 1):
+        with threads.computing(FEW_ROWS + 1):
             return torch.get_num_threads()
 
     with ThreadPoolExecutor(1) as thread:
