@@ -113,8 +113,7 @@ class Sampling:
     frequency_penalty: float = 0.0
     penalty_window: int = 0
     seed: int = 0
-    logit_bias: tuple[LogitBias, ...] = ()
-    """By ascending id."""
+    logit_bias: tuple[LogitBias, ...] = ()  # by ascending id
 
 
 @dataclass(frozen=True, slots=True)
