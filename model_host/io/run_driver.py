@@ -50,7 +50,7 @@ class RunDriver:
         self._show = runs.show
         self._job: Job | None = None
         self._flush_timer: asyncio.TimerHandle | None = None
-        self._prompt_done = 0
+        self._rows_done = self._shared_tokens = 0
         self._progress_shown_at = 0.0
         self._began = time.monotonic()
         self._first_token: float | None = None
@@ -83,7 +83,7 @@ class RunDriver:
             self.request,
             prompt_tokens=prompt,
             found_tokens=found,
-            computed_tokens=prompt - found if self.run.token_ids else self._prompt_done,
+            computed_tokens=prompt - found if self.run.token_ids else self._prefilled_tokens,
             output_tokens=len(self.run.token_ids),
             age_s=time.monotonic() - self._began,
             first_token_s=first - self._began if first is not None else None,
@@ -133,7 +133,7 @@ class RunDriver:
                 self._note_found(event)
                 self._show_progress()
             case Computed(tokens):
-                self._prompt_done += tokens
+                self._rows_done += tokens
                 self._show_progress()
             case Chosen(choice, shown):
                 self.frames.add(choice, shown)
@@ -178,9 +178,20 @@ class RunDriver:
         if now - self._progress_shown_at >= PROGRESS_EVERY_S and not self.run.token_ids:
             self._progress_shown_at = now
             prompt_tokens = len(self.run.plan.prompt)
-            self._show(self.frames.progress(prompt_tokens, self.usage, self._prompt_done))
+            self._show(self.frames.progress(prompt_tokens, self.usage, self._prefilled_tokens))
 
     # --- counts -----------------------------------------------------------------------
+
+    @property
+    def _prefilled_tokens(self) -> int:
+        """The tokens of the prompt prefilled so far, as its readers are told.
+
+        Those found in others' pages are a share of each row, so that their number does not
+        show (PAGE-8). Rows that a run computes again, since it was preempted, count once.
+        """
+        left = len(self.run.plan.prompt) - self.usage.cached_tokens - self.usage.restored_tokens
+        rows = max(1, left - self._shared_tokens)
+        return left * min(self._rows_done, rows) // rows
 
     def _note_found(self, found: Found) -> None:
         # Tokens of the answer itself, restored after a crash, are not part of the prompt.
@@ -188,6 +199,7 @@ class RunDriver:
         cached = min(found.cached_tokens, prompt)
         restored = min(found.restored_tokens, prompt - cached)
         self.usage = Usage(cached_tokens=cached, restored_tokens=restored)
+        self._shared_tokens = found.shared_tokens
 
     def _note_times(self) -> None:
         """Complete the usage; a run without a token, cut short before it, counts none."""

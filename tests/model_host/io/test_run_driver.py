@@ -6,11 +6,12 @@ from typing import cast
 
 import pytest
 
+from model_host.io import run_driver
 from model_host.io.engine_thread import EngineThread, Receive
 from model_host.io.journal import Journals
 from model_host.io.run_driver import GATHER_S, RunDriver
 from model_host.io.run_table import RunTable
-from model_host.job import Chosen, Ended, Job
+from model_host.job import Chosen, Computed, Ended, Found, Job
 from model_host.journal_records import JournalHead
 from model_host.sampler_state import Choice
 from replica.conversation import Draft
@@ -69,3 +70,36 @@ async def test_behind_a_failed_write_no_token_is_shown_that_the_journal_lacks(tm
     kept = tuple(choice.token_id for choice in found[1])
     told = tuple(token_id for frame in shown for token_id in frame.token_ids)
     assert told == kept[: len(told)]
+
+
+class Prompt:
+    """An engine that finds half of the prompt in others' pages, and computes the rest twice."""
+
+    async def compute(self, job: Job, receive: Receive) -> None:
+        rest = len(job.ids) // 2
+        receive(Found(0, 0, len(job.ids) - rest))
+        for count in (1, rest - 1, rest):
+            receive(Computed(count))
+        receive(Ended())
+
+
+async def test_progress_shows_neither_pages_of_others_nor_more_than_the_prompt(
+    tmp_path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run_driver, "PROGRESS_EVERY_S", 0)
+    scene = Scene()
+    request = scene.ask(output_tokens_max=5)
+    planned = scene.plan(request)
+    run = run_of(planned, scene.host_writes(planned.seal, request))
+    head = JournalHead(request, run.seal_id, run.run, Digest(bytes(32)), Digest(bytes(32)))
+    shown: list[Draft] = []
+    runs = cast(RunTable, SimpleNamespace(sign=lambda frame: frame, show=shown.append))
+    engine = cast(EngineThread, Prompt())
+    journal = Journals(tmp_path).create(head)
+    driver = RunDriver(engine, scene.held, run, journal, runs)
+    await driver.finish((), owner=b"", domain=b"", namespace=b"")
+    journal.close()
+    size = len(planned.prompt)
+    told = [frame.progress.prefilled_tokens for frame in shown if frame.progress]
+    assert told == [0, size // (size // 2), size, size]
+    assert driver.view.computed_tokens == size
