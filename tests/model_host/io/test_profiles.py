@@ -229,7 +229,10 @@ async def test_a_default_larger_than_the_memory_stops_the_start(tmp_path: Path):
 async def test_a_model_given_twice_stops_the_start(tmp_path: Path):
     model = str(write_model(tmp_path / "first"))
     config = HostConfig(
-        data_dir=tmp_path / "host", hub="127.0.0.1:1", model=(model, model), numerics="fp32"
+        data_dir=tmp_path / "host",
+        hub="127.0.0.1:1",
+        numerics="fp32",
+        model=(model, f"{model}@fp32"),
     )
     with pytest.raises(ArgumentInvalid, match="twice"):
         async with start(config):
