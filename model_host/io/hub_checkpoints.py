@@ -321,13 +321,22 @@ class HubCheckpoints:
         return len(kept)
 
     async def _remove(self, archives: list[Offered]) -> None:
+        """Remove archives from the hub; one that is still there counts until it expires."""
         blobs = BlobCalls(self._replica.calls())
         for each in archives:
-            kept = self._kept.get(each.conversation, [])
-            self._kept[each.conversation] = [one for one in kept if one.id != each.id]
-            self._refused.append(each.id)  # nor is it asked for any more
-            await blobs.remove(each.conversation, each.body.blob)
+            self._refused.append(each.id)  # it is not asked for any more in any case
+            try:
+                await blobs.remove(each.conversation, each.body.blob)
+            except AntiphonError as error:
+                if not error.retryable:  # as of a conversation that is closed
+                    self._forget_one(each)
+                raise
+            self._forget_one(each)
             self.counters.removed += 1
+
+    def _forget_one(self, archive: Offered) -> None:
+        kept = self._kept.get(archive.conversation, [])
+        self._kept[archive.conversation] = [one for one in kept if one.id != archive.id]
 
     def _kept_of(self, held: Conversation) -> list[Offered]:
         """Return this host's own archives of a conversation that have not expired."""

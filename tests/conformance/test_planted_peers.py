@@ -49,7 +49,7 @@ async def test_a_bug_of_a_client_is_found(planted: Planted) -> None:
 async def test_every_bug_of_a_host_is_found(tmp_path: Path) -> None:
     missed = []
     async with tiny_hosts(tmp_path) as hosts, hosts.host():
-        run = UnderTest(hosts.hub)
+        run = UnderTest(hosts.hub.address)
         for planted in (*HOSTS, *MORE_HOSTS):
             short = mock.patch.object(pages, "AUDIT_S", 0.2)
             with planted.bug(), short, mock.patch.object(talk, "ANSWER_S", PATIENCE_S):

@@ -9,7 +9,7 @@ from tests.model_host.io.tiny_hosts import tiny_hosts
 
 async def test_our_host_passes_every_case(tmp_path: Path) -> None:
     async with tiny_hosts(tmp_path) as hosts, hosts.host():
-        run = UnderTest(hosts.hub)
+        run = UnderTest(hosts.hub.address)
         outcomes = [outcome async for outcome in outcomes_of(CASES, run)]
     assert [(o.case.name, o.problems) for o in outcomes if o.problems] == []
     assert [(o.case.name, o.not_run) for o in outcomes if o.not_run] == []

@@ -93,7 +93,8 @@ async def test_a_later_answer_replaces_the_archive_and_evict_removes_it(hosts: T
             await until(lambda count=count: len(checkpoints(talk)) == count)
             await until(lambda: len(hosts.blobs(talk)) == 1)
         assert hosts.blobs(talk)[0].name == checkpoints(talk)[-1].blob.hex()
-        assert host.hub_tier.nbytes == hosts.blobs(talk)[0].stat().st_size
+        stored = hosts.blobs(talk)[0].stat().st_size
+        await until(lambda: host.hub_tier.nbytes == stored)  # once the removal is answered
         evict = host_pb2.EvictRequest(conversation=talk.id, checkpoints=True)
         async with HostCalls(host.address, hosts.replica.key, host.key) as calls:
             dropped = await calls._call("Evict", evict)
@@ -115,6 +116,18 @@ async def test_the_oldest_archive_makes_room_within_the_budget(hosts: TinyHosts)
         await third.ask(LONG, tokens=2)
         await until(lambda: not host.hub_tier._due)
         assert (host.hub_tier.counters.uploaded, checkpoints(third)) == (0, [])
+
+
+async def test_an_archive_counts_until_the_hub_has_removed_it(hosts: TinyHosts):
+    talk = await hosts.talk("one")
+    async with hosts.host("one", hub_checkpoint_bytes_max=BUDGET) as host:
+        await talk.ask(LONG, tokens=2)
+        await until(lambda: host.hub_tier.counters.uploaded == 1)
+        stored = host.hub_tier.nbytes
+        await hosts.hub.stop()
+        await host.hub_tier.forget(host.replica.shelf[talk.id])
+        assert host.hub_tier.nbytes == stored == hosts.blobs(talk)[0].stat().st_size
+        assert host.hub_tier.counters.removed == 0
 
 
 class Carrier:

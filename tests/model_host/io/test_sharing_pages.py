@@ -83,7 +83,7 @@ async def test_marked_conversations_of_another_owner_share_nothing(hosts: TinyHo
         first = await talk_with(hosts, hosts.replica, shares=True)
         await first.ask(LONG, tokens=2)
         path = hosts.folder / "other" / "log.db"
-        async with Replica.open(path, key_of(3), hosts.hub) as other:
+        async with Replica.open(path, key_of(3), hosts.hub.address) as other:
             await other.wait_for(lambda: other.hub.is_linked, 30)
             second = await talk_with(hosts, other, shares=True)
             await second.ask(LONG, tokens=2)

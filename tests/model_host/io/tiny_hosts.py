@@ -14,6 +14,7 @@ from replica.io.replica import Replica
 from replica.log.body import Grant, Member, Role
 from replica.log.entry import public_key
 from syncd.io.config import HubConfig
+from syncd.io.server import HubServer
 from syncd.io.server import start as start_hub
 from tests.model_host.io.two_profiles import KV_BYTES, write_model
 from tests.support.talk import Talk, key_of
@@ -22,7 +23,7 @@ from tests.support.talk import Talk, key_of
 class TinyHosts:
     """One hub and one reader; each host keeps its folder across restarts."""
 
-    def __init__(self, folder: Path, hub: str, replica: Replica, model: Path) -> None:
+    def __init__(self, folder: Path, hub: HubServer, replica: Replica, model: Path) -> None:
         self.folder = folder
         self.hub = hub
         self.replica = replica
@@ -37,7 +38,7 @@ class TinyHosts:
     ) -> AsyncIterator[HostServer]:
         config = HostConfig(
             data_dir=self.folder / name,
-            hub=self.hub,
+            hub=self.hub.address,
             key_ring=self.folder / ring,
             model=(str(self.model),),
             numerics="fp32",
@@ -72,6 +73,6 @@ async def tiny_hosts(folder: Path) -> AsyncIterator[TinyHosts]:
     try:
         async with Replica.open(folder / "replica" / "log.db", key_of(1), hub.address) as replica:
             await replica.wait_for(lambda: replica.hub.is_linked, 30)
-            yield TinyHosts(folder, hub.address, replica, model)
+            yield TinyHosts(folder, hub, replica, model)
     finally:
         await hub.stop()
