@@ -9,6 +9,7 @@ from rich.cells import cell_len
 from tests.antiphon.cli.conftest import Terminal, World
 from tests.antiphon.cli.processes import ANTIPHON, environment
 from tests.antiphon.cli.pty_terminal import CTRL_C, CTRL_D, PtyTerminal
+from tests.support.files import query
 from tests.support.scripted_host import ScriptedHost
 
 
@@ -161,8 +162,7 @@ def test_a_followed_log_ends_where_its_store_can_not_be_read_any_more(
         terminal.expect("following")
         me.ok("send", "after")
         terminal.expect("You said: after")
-        with me.store_path.open("r+b") as file:
-            file.write(b"\xff" * me.store_path.stat().st_size)
+        query(me.store_path, "DROP TABLE entries")
         terminal.expect("STORE_CORRUPT")
         assert terminal.exit_code() == 1
 
