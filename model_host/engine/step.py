@@ -125,7 +125,7 @@ def compiled(layers: RunLayers) -> RunLayers:
         try:
             script: RunLayers = torch.jit.script(layers)
         except Exception as error:  # noqa: BLE001  # whatever it lacks, Python runs them
-            log.info("layers not compiled", extra={"detail": str(error).strip()[:200]})
+            log.warning("layers not compiled", extra={"detail": str(error).strip()[:200]})
             return layers
         return script
 
