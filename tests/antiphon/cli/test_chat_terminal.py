@@ -3,6 +3,7 @@
 import re
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 
@@ -33,6 +34,15 @@ def chat(world: World, me: Terminal, *arguments: str) -> PtyTerminal:
     terminal = at(world, me, "chat", *arguments)
     terminal.expect_screen("/help\n")
     return terminal
+
+
+@contextmanager
+def answering(world: World, me: Terminal) -> Iterator[PtyTerminal]:
+    """Start a chat, and ask; a slow host's answer has begun."""
+    with chat(world, me) as terminal:
+        terminal.type("one two three\r")
+        terminal.expect_screen("2 tokens")
+        yield terminal
 
 
 def test_other_members_words_and_answers_appear_as_they_come_with_names(
@@ -139,9 +149,7 @@ def test_a_host_that_is_gone_is_said_within_three_seconds(
     world: World, members: tuple[Terminal, Terminal], slow: HeldUp
 ) -> None:
     ada, _ = members
-    with chat(world, ada) as terminal:
-        terminal.type("one two three\r")
-        terminal.expect_screen("2 tokens")
+    with answering(world, ada) as terminal:
         began = time.monotonic()
         world.stop_host()
         terminal.expect_screen("its host left the hub")
@@ -263,9 +271,7 @@ def test_a_chat_that_is_open_when_its_key_is_removed_writes_nothing_more(
     world: World, members: tuple[Terminal, Terminal], slow: HeldUp
 ) -> None:
     ada, bob = members
-    with chat(world, bob) as terminal:
-        terminal.type("one two three\r")
-        terminal.expect_screen("2 tokens")
+    with answering(world, bob) as terminal:
         for words in ("second", "third"):
             terminal.type(f"{words}\r")
             terminal.expect_screen(f"next  you: {words}")

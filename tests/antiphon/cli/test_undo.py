@@ -6,7 +6,7 @@ from pathlib import Path
 from replica.log import Message, ToolCall, text_of
 from tests.antiphon.cli.conftest import Terminal, World
 from tests.antiphon.cli.pty_terminal import CTRL_D
-from tests.antiphon.cli.test_chat_terminal import chat, members, slow
+from tests.antiphon.cli.test_chat_terminal import answering, chat, members, slow
 from tests.antiphon.cli.test_terminal import HeldUp
 from tests.support.scripted_host import Asked, Reply, Token, echo
 
@@ -17,9 +17,7 @@ def test_undo_of_a_question_that_waits_leaves_the_answer_ahead_of_it(
     world: World, members: tuple[Terminal, Terminal], slow: HeldUp
 ) -> None:
     ada, _ = members
-    with chat(world, ada) as terminal:
-        terminal.type("one two three\r")
-        terminal.expect_screen("2 tokens")
+    with answering(world, ada) as terminal:
         terminal.type("oops\r")
         terminal.expect_screen("next  you: oops")
         terminal.type("/undo\r")
@@ -47,9 +45,7 @@ def test_undo_of_a_question_under_way_cancels_its_answer(
     world: World, members: tuple[Terminal, Terminal], slow: HeldUp
 ) -> None:
     ada, _ = members
-    with chat(world, ada) as terminal:
-        terminal.type("one two three\r")
-        terminal.expect_screen("2 tokens")
+    with answering(world, ada) as terminal:
         terminal.type("/undo\r")
         terminal.expect_screen("undone: one two three")
         slow.wait_for_cancel()
@@ -66,9 +62,7 @@ def test_undo_of_another_members_question_that_waits_is_refused(
     world: World, members: tuple[Terminal, Terminal], slow: HeldUp
 ) -> None:
     ada, bob = members
-    with chat(world, ada) as terminal:
-        terminal.type("one two three\r")
-        terminal.expect_screen("2 tokens")
+    with answering(world, ada) as terminal:
         bob.ok("send", "mine", "--no-wait")
         terminal.expect_screen("next  bob: mine")
         terminal.type("/undo\r")

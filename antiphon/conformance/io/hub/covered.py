@@ -1,6 +1,8 @@
 """Cases of chapter 03 §5: entries that become covered, and those that no longer are."""
 
 from antiphon.conformance.cases import check, equal
+from antiphon.conformance.histories import History
+from antiphon.conformance.io.calls import Caller, RawLink
 from antiphon.conformance.io.hub.run import (
     NOTHING,
     TABLE,
@@ -13,9 +15,18 @@ from antiphon.conformance.io.hub.run import (
 )
 from antiphon.conformance.writers import said
 from replica.link import Ack, Entries, Open
-from replica.log import Role
+from replica.log import Entry, Role
 
 _theme = TABLE.theme("covered")
+
+
+async def _opened_without(caller: Caller, history: History, left_out: Entry) -> RawLink:
+    """Open a conversation, once all of it but one entry behind a cut is sent to who has nothing."""
+    link = await greet(caller)
+    await link.send(Open(history.id, NOTHING, ()))
+    sent = entries_of(await link.until_pong())
+    check(left_out.id not in sent, "an entry behind a cut was sent to a member that lacks it")
+    return await opened(caller, history)
 
 
 @_theme.shows("ORD-16", "ORD-17", "ORD-13")
@@ -28,12 +39,7 @@ async def what_a_cut_left_out_is_kept_and_offered_once_named(run: HubRun) -> Non
     cut_off = history.say("cut off", writer)
     owner = await run.push_all(history)
     await push(owner, history.revoke(writer.public))
-    caller = await run.enter(reader)
-    link = await greet(caller)
-    await link.send(Open(history.id, NOTHING, ()))
-    sent = entries_of(await link.until_pong())
-    check(cut_off.id not in sent, "an entry behind a cut was sent to a member that lacks it")
-    link = await opened(caller, history)
+    link = await _opened_without(await run.enter(reader), history, cut_off)
     reply = history.draw(said("reply"), after=cut_off)
     await push(owner, reply)
     offered = entries_of(await link.until_pong())
@@ -70,12 +76,7 @@ async def what_comes_back_with_the_end_of_a_cut_is_offered_behind_that(run: HubR
     owner = await run.push_all(history)
     cut = history.revoke(writer.public, by=other)
     await push(await run.enter(other), cut)
-    caller = await run.enter(reader)
-    link = await greet(caller)
-    await link.send(Open(history.id, NOTHING, ()))
-    sent = entries_of(await link.until_pong())
-    check(cut_off.id not in sent, "an entry behind a cut was sent to a member that lacks it")
-    link = await opened(caller, history)
+    link = await _opened_without(await run.enter(reader), history, cut_off)
     change = history.revoke(other.public, granted)
     await push(owner, change)
     offered = [i for i in entries_of(await link.until_pong()) if i != cut.id]
