@@ -36,6 +36,8 @@ class Channels(dict[ConversationId, Channel]):
 
     def get(self, conversation: ConversationId, default: Any = None) -> Any:
         """Return a channel and mark it, or the default."""
+        if conversation not in self:
+            return default  # a peer may name any number of others
         self.touch(conversation)
         return super().get(conversation, default)
 

@@ -68,3 +68,11 @@ def test_old_deadlines_are_removed(channels: Channels, monkeypatch: pytest.Monke
         channels[IDS[1]].recheck(300.0 + number)
     assert len(channels._deadlines) <= 2 * (len(IDS) + 16)
     assert channels.next_deadline() == 199.0
+
+
+def test_a_conversation_that_has_no_channel_leaves_no_mark(channels: Channels) -> None:
+    """Before its greeting a peer may send faults about any number of them."""
+    list(channels.due())
+    for number in range(1, 101):
+        assert channels.get(ConversationId(number.to_bytes(32, "big"))) is None
+    assert not channels._touched
