@@ -14,6 +14,9 @@ from syncd.listing import RestOfList
 
 LinkId = NewType("LinkId", int)
 
+_LISTED_BYTES = 64
+"""Memory of a listed conversation, whose id is that of the shelf."""
+
 
 class Connected:
     """The links of a hub, with the listings and hints each peer gets."""
@@ -90,6 +93,11 @@ class Connected:
         """Say whether a follower's list goes on now: it is not at its end, and there is credit."""
         link = self._links.get(link_id)
         return link is not None and link_id in self.to_list and link.flow.may_send()
+
+    def list_bytes(self, link_id: LinkId) -> int:
+        """Return the memory of what was listed to a follower, and of what is still to come."""
+        rest, listed = self.to_list.get(link_id), self.listed.get(link_id, ())
+        return _LISTED_BYTES * len(listed) + (rest.memory_bytes if rest is not None else 0)
 
     def note_unlisted(self, link_id: LinkId, conversations: Iterable[ConversationId]) -> None:
         """Note items that were left out of a list at their delivery: they may come again."""

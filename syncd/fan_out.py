@@ -205,10 +205,10 @@ class FanOut:
 
     def _list(self, link_id: LinkId, items: Sequence[ListingItem]) -> None:
         listed = self._connected.listed[link_id]
-        new = [item for item in items if item.conversation not in listed]
+        new = {i.conversation: i for i in items if i.conversation not in listed}
         if new:
-            listed.update(item.conversation for item in new)
-            self.add(link_id, self._connected.links[link_id].list_conversations(new))
+            listed.update(new)
+            self.add(link_id, self._connected.links[link_id].list_conversations(new.values()))
 
     def _answered(self) -> Iterator[tuple[LinkId, Answered]]:
         for link_id, frame in self._send:

@@ -1,7 +1,7 @@
 """What is left of the list of a follower's conversations (spec/04-link, LINK-94).
 
 Pure. Anybody may grant a role to any key, so a list is as long as others like. It is ordered
-as it is sent, since sorting it all would be a long step.
+as it is sent, since sorting it all would be a long step, and is part of what its link occupies.
 """
 
 from collections.abc import Iterable, Iterator
@@ -9,9 +9,14 @@ from heapq import heapify, heappop
 
 from replica.ids import ConversationId
 
+_ITEM_BYTES = 8
+
 
 class RestOfList(Iterator[ConversationId]):
-    """Conversations still to be listed: those that wait for the follower first, then by id."""
+    """Conversations still to be listed: those that wait for the follower first, then by id.
+
+    One that waits may come again among the others: whoever lists them lists each once.
+    """
 
     def __init__(self, first: Iterable[ConversationId], others: Iterable[ConversationId]) -> None:
         """Start with all of them; `first` are those with a request for the follower."""
@@ -31,3 +36,8 @@ class RestOfList(Iterator[ConversationId]):
             if part:
                 return heappop(part)
         raise StopIteration
+
+    @property
+    def memory_bytes(self) -> int:
+        """The memory of what is left, about; the ids are those of the shelf."""
+        return _ITEM_BYTES * len(self)

@@ -183,12 +183,11 @@ class HubShelf(Mapping[ConversationId, Conversation]):
         return known is not None and peer not in known.members
 
     def listing(self, peer: PublicKey) -> RestOfList:
-        """Return the list of a member's conversations."""
+        """Return the list of a member's conversations; `listed` says which items are its own."""
         held = [c for c, one in self._held.items() if one.is_member(peer)]
-        waiting = {c for c in held if peer in hosts_awaited(self._held[c])}
-        stored = self.apart.of.get(peer, {})
-        waiting.update(c for c in self.apart.awaiting.get(peer, ()) if c in stored)
-        return RestOfList(waiting, (c for c in chain(held, stored) if c not in waiting))
+        waiting = [c for c in held if peer in hosts_awaited(self._held[c])]
+        first = chain(waiting, self.apart.awaiting.get(peer, ()))
+        return RestOfList(first, chain(held, self.apart.of.get(peer, ())))
 
     def listed(self, conversation: ConversationId, peer: PublicKey) -> ListingItem | None:
         """Return the item of a list for a member; None for any other key."""

@@ -71,6 +71,7 @@ class Memory:
             link = self._hub.links.get(link_id)
             pending_bytes = link.intake.pending_bytes if link is not None else 0
         size = pending_bytes + self._queued.get(link_id, 0) + self._of_channels.get(link_id, 0)
+        size += self._hub.connected.list_bytes(link_id)
         if self._accountant.hold(link_id, known[0], size):
             self._let_go()
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from replica.conversation.drafts import Draft, Progress, sign_draft, start_digest
-from replica.ids import ConversationId, Digest
+from replica.ids import ConversationId, Digest, EntryId
 from replica.link.events import Listed
 from replica.link.exchange import Side
 from replica.link.link import Link
@@ -19,7 +19,7 @@ from replica.link.messages import (
     Opened,
     Ping,
 )
-from replica.log.body import Role
+from replica.log.body import Grant, Member, Request, Role, Sampling
 from replica.testing import of
 from syncd import fan_out
 from syncd.connected import Connected, LinkId
@@ -384,3 +384,20 @@ def test_progress_before_the_first_token_is_kept_only_while_it_is_the_newest(sce
     late = scene.network.connect(scene.reader.public)
     late.open(scene.id)
     assert [d.token_ids for d in read(late)] == [(1,)]
+
+
+def test_one_that_waits_is_listed_once() -> None:
+    """It is in the list twice: first among those that wait, and among all."""
+    hub = hub_of_ten()
+    owner = Writer(20)
+    (waits,) = (c for c, held in hub.shelf.items() if held.creator == owner.public)
+    genesis = hub.shelf[waits].log.entries[EntryId(waits)]
+    grant = owner.write(waits, Member(Grant(READER.public, Role.HOST)), parents=[genesis])
+    request = Request(READER.public, Sampling())
+    asked = owner.write(waits, request, parents=[genesis])
+    hub.begin_push(owner.public, 0.0).whole(Entries(waits, (grant, asked)), 0.0)
+    link_id = hub.connect(READER.public, 0.0)
+    sent = hub.receive(link_id, Hello((1,), follow=True), 0.0).send
+    listed = [item for one in of(Listing, (frame for _, frame in sent)) for item in one.items]
+    assert listed[0].conversation == waits
+    assert len(listed) == len({item.conversation for item in listed}) == 10

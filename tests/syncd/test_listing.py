@@ -12,3 +12,10 @@ def test_what_waits_comes_first_and_all_else_by_id() -> None:
     assert next(rest) == IDS[2]
     assert (len(rest), list(rest)) == (5, [IDS[4], IDS[0], IDS[1], IDS[3], IDS[5]])
     assert not rest
+
+
+def test_what_is_left_takes_memory() -> None:
+    rest = RestOfList(IDS[:1], IDS[1:])
+    before = rest.memory_bytes
+    list(rest)
+    assert (before, rest.memory_bytes) == (48, 0)

@@ -8,7 +8,7 @@ import pytest
 from replica import limits
 from replica.conversation.drafts import DraftStream
 from replica.errors import AntiphonError
-from replica.ids import Digest
+from replica.ids import ConversationId, Digest
 from replica.io.blobs import Blobs
 from replica.io.store import Store
 from replica.link.frame import Frame
@@ -23,6 +23,7 @@ from syncd.io.driver import HubDriver
 from syncd.io.memory import Memory
 from syncd.io.outbox import Outbox
 from syncd.policy import Policy
+from syncd.shelf import Known
 from tests.support.writers import Writer, said
 
 ADA, EVE = Writer(1), Writer(2)
@@ -30,6 +31,7 @@ GENESIS = ADA.genesis()
 GRANT = ADA.write(GENESIS.conversation, Member(Grant(EVE.public, Role.READER)), parents=[GENESIS])
 LANE = [ADA.write(GENESIS.conversation, said("x" * 50), parents=[GENESIS]) for _ in range(50)]
 ID = GENESIS.conversation
+NOBODY = Digest(bytes(32))
 
 
 class Peers:
@@ -41,7 +43,7 @@ class Peers:
         self.accountant = accountant
         self.ended: list[tuple[LinkId, AntiphonError]] = []
 
-    async def link(self, writer: Writer) -> LinkId:
+    async def link(self, writer: Writer, *, follows: bool = False) -> LinkId:
         link_id = LinkId(0)
 
         def drop(error: AntiphonError) -> None:
@@ -49,8 +51,8 @@ class Peers:
             self.driver.disconnect(link_id)
 
         link_id = self.driver.connect(writer.public, lambda _item: None, drop=drop)
-        await self.driver.receive(link_id, Hello((1,)), 10)
-        await self.driver.receive(link_id, Open(ID, Digest(bytes(32))), 100)
+        await self.driver.receive(link_id, Hello((1,), follow=follows), 10)
+        await self.driver.receive(link_id, Open(ID, NOBODY), 100)
         return link_id
 
 
@@ -91,6 +93,20 @@ async def test_queued_bytes_count_and_what_is_written_does_not(peers: Peers) -> 
     assert peers.accountant.total == 0
 
 
+async def test_a_long_list_counts_for_the_link_that_follows(peers: Peers) -> None:
+    """Anybody makes a key a member of as many conversations as there is disk for."""
+    apart = peers.driver.hub.shelf.apart
+    for number in range(500):
+        one = ConversationId(b"%032d" % number)
+        apart.add(one, Known(NOBODY, frozenset({EVE.public}), ADA.public))
+    eve = await peers.link(EVE, follows=True)
+    assert set(peers.driver.hub.connected.listed[eve]) > set(apart.of[EVE.public])
+    peers.driver.memory.note_queued(eve, 0)
+    assert peers.accountant.size_of(eve) >= 64 * 500
+    peers.driver.disconnect(eve)
+    assert peers.accountant.total == 0
+
+
 async def test_drafts_count_no_more_once_their_conversation_has_left_memory(peers: Peers) -> None:
     """Nobody would release them: it is read again without them."""
     driver = peers.driver
@@ -98,7 +114,7 @@ async def test_drafts_count_no_more_once_their_conversation_has_left_memory(peer
     async def draft() -> None:
         eve = await peers.link(EVE)
         driver.hub.shelf[ID].drafts[LANE[0].id] = DraftStream(ID, LANE[0].id, 1)
-        await driver.receive(eve, Open(ID, Digest(bytes(32))), 100)
+        await driver.receive(eve, Open(ID, NOBODY), 100)
         driver.disconnect(eve)
         assert peers.accountant.total
 
