@@ -97,6 +97,9 @@ FETCHED_BYTES = limits.FRAME_BYTES_MAX // 2
 FETCHED_ENTRIES = 256
 """Entries of a response, so that it is found and encoded in some milliseconds."""
 
+PASSED_MAX = 512
+"""Entries of a forked lane that are passed over between two responses or pauses: some ms."""
+
 
 @dataclass(frozen=True, slots=True)
 class LaneRange:
@@ -116,14 +119,21 @@ class Fetched:
     """Requested ids that are not held, ascending; in the last response."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Passed:
+    """A place in a forked lane up to which entries were passed over."""
+
+    order_key: tuple[int, EntryId]
+
+
 def fetch(
     held: Conversation,
     ids: Sequence[EntryId],
     ranges: Iterable[LaneRange],
     *,
     headers_only: bool = False,
-) -> Iterator[Fetched]:
-    """Select entries by id and by lane range; yield them cut into responses.
+) -> Iterator[Fetched | None]:
+    """Select entries by id and by lane range; yield them cut into responses, and None as a pause.
 
     The entries are chosen by this call, and found as the responses are read.
     Raises ArgumentInvalid.
@@ -132,7 +142,7 @@ def fetch(
         raise ArgumentInvalid(f"ids: at most {limits.FETCH_IDS_MAX}")
     wanted, log = set(ids), held.log
     present = wanted & log.entries.keys()
-    walks: tuple[list[Iterator[Entry]], list[Iterator[Entry]]] = [], []
+    walks: tuple[list[Iterator[Entry | _Passed]], list[Iterator[Entry | _Passed]]] = [], []
     for is_late in (False, True):
         named = (i for i in present if _is_late(log.entries[i].header.track) == is_late)
         walks[is_late].append(iter(log.in_send_order(named)))
@@ -164,30 +174,46 @@ def _runs(ranges: Iterable[LaneRange]) -> dict[Lane, list[LaneRange]]:
     return {lane: runs for lane, runs in found.items() if runs}
 
 
-def _in_runs(log: Log, runs: list[LaneRange], but: Set[EntryId]) -> Iterator[Entry]:
+def _in_runs(log: Log, runs: list[LaneRange], but: Set[EntryId]) -> Iterator[Entry | _Passed]:
     """Yield the entries of a lane's ranges in (lamport, id) order, read as asked for."""
     lane = runs[0].lane
-    if log.lane_fork(lane) is None:
+    fork = log.lane_fork(lane)
+    if fork is None:
         length = log.lane_length(lane)
         seqs = chain(*(range(run.seq_start, min(run.seq_end, length)) for run in runs))
         found = (entry_id for seq in seqs for entry_id in log.at(lane, seq))
         return (log.entries[i] for i in found if i not in but)
-    starts = [run.seq_start for run in runs]
+    walk = map(log.entries.__getitem__, log.lane_walk(lane, min(runs[0].seq_start, fork)))
+    return _inside(walk, runs, but)
 
-    def is_inside(seq: int) -> bool:
-        index = bisect_right(starts, seq) - 1
-        return index >= 0 and seq < runs[index].seq_end
 
-    walk = (log.entries[i] for i in log.lane_walk(lane, starts[0]) if i not in but)
-    return (entry for entry in walk if is_inside(entry.header.seq))
+def _inside(
+    walk: Iterator[Entry], runs: list[LaneRange], but: Set[EntryId]
+) -> Iterator[Entry | _Passed]:
+    """Yield the entries of a walk that are in the ranges.
+
+    The first one that is passed over is told at once: many lanes are begun in one step.
+    """
+    starts, passed = [run.seq_start for run in runs], 0
+    for entry in walk:
+        index = bisect_right(starts, entry.header.seq) - 1
+        if index >= 0 and entry.header.seq < runs[index].seq_end and entry.id not in but:
+            yield entry
+            continue
+        if passed % PASSED_MAX == 0:
+            yield _Passed(entry.order_key)
+        passed += 1
 
 
 def _responses(
-    entries: Iterable[Entry], absent: tuple[EntryId, ...], headers_only: bool
-) -> Iterator[Fetched]:
+    entries: Iterable[Entry | _Passed], absent: tuple[EntryId, ...], headers_only: bool
+) -> Iterator[Fetched | None]:
     batch: list[Entry] = []
     size = 0
     for entry in entries:
+        if isinstance(entry, _Passed):
+            yield None
+            continue
         bodyless = headers_only and not rules_of(entry.header.kind).is_control
         sent = replace(entry, body=None) if bodyless else entry
         is_full = size + sent.size_bytes > FETCHED_BYTES or len(batch) >= FETCHED_ENTRIES

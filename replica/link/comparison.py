@@ -24,13 +24,19 @@ class HeldLanes(Set[EntryId]):
         self._log = log
         self._up_to: dict[Lane, int] = {}
         self._more: set[EntryId] = set()
+        self._passed = 0
 
     @classmethod
     def _from_iterable(cls, it: Iterable[EntryId]) -> set[EntryId]:  # type: ignore[override]
         return set(it)
 
-    def add_chain(self, entry_id: EntryId) -> None:
-        """Add an admitted entry and its predecessors in its lane."""
+    @property
+    def ids_kept(self) -> int:
+        """Ids that are kept one by one: those behind the forks of lanes."""
+        return len(self._more)
+
+    def chain_steps(self, entry_id: EntryId) -> Steps[None]:
+        """Add an admitted entry and its predecessors in its lane, in steps behind a fork."""
         header = self._log.entries[entry_id].header
         fork = self._log.lane_fork(header.lane)
         if fork is None or header.seq < fork:
@@ -41,6 +47,9 @@ class HeldLanes(Set[EntryId]):
         while at is not None and at not in self:
             self._more.add(at)
             at = self._log.entries[at].header.prev
+            self._passed += 1
+            if self._passed % STEP_HEADS == 0:
+                yield
 
     def add_lane(self, lane: Lane) -> None:
         """Add all entries of a lane."""
@@ -122,7 +131,7 @@ def compare_steps(log: Log, heads: Iterable[Position]) -> Steps[HeadsVerdict]:
         if index % STEP_HEADS == 0:
             yield
         if head.id in log.entries:
-            held.add_chain(head.id)
+            yield from held.chain_steps(head.id)
             continue
         wanted.add(head.id)
         if log.at(head.lane, head.seq):
@@ -149,7 +158,7 @@ class Compared:
         verdict = yield from compare_steps(log, heads)
         if not verdict.diverged:
             fronts = yield from front_steps(log, verdict.held)
-            backlog = Backlog(log, verdict.held, fronts)
+            backlog = Backlog(log, verdict.held, fronts, ids_kept=verdict.held.ids_kept)
             verdict = replace(verdict, backlog=backlog)
             yield from backlog.look_ahead(bytes_ahead)
         self._last = log, heads, verdict
@@ -282,7 +291,8 @@ def lacking(log: Log, held: HeldLanes, fronts: Fronts | None = None) -> Iterator
 
     `fronts` are those of `front_steps`, made just before.
     """
-    return Backlog(log, held, fronts or finished(front_steps(log, held)))
+    fronts = fronts or finished(front_steps(log, held))
+    return Backlog(log, held, fronts, ids_kept=held.ids_kept)
 
 
 def everything(log: Log) -> list[Entry]:

@@ -239,6 +239,9 @@ class SyncService:
             await self._driver.performer.flush(held.id)
             for response in responses:
                 check()
+                if response is None:
+                    await self._driver.pacer.step(peer)
+                    continue
                 if held.id in self._driver.performer.writing:
                     # A fork of a lane may have come since, and is read with it (D36).
                     await self._driver.performer.flush(held.id)

@@ -75,7 +75,7 @@ TARGETS: dict[str, tuple[str, ...]] = {
     "replica/document/canonical.py": ("_plain_number", "_encoded_float"),
     "replica/link/comparison.py": (
         "compare_steps", "front_steps", "_walk", "Backlog._is_lacking",
-        "HeldLanes.add_chain",
+        "HeldLanes.chain_steps",
     ),
     "replica/link/auth.py": ("prove",),
     "replica/conversation/drafts.py": ("DraftStream.receive",),

@@ -17,6 +17,7 @@ from replica.refusals import (
     PendingFull,
     SignatureInvalid,
 )
+from syncd import queries
 from syncd.queries import (
     FETCHED_BYTES,
     Fetched,
@@ -155,7 +156,7 @@ def lane_of(sample: Sample, start: int, end: int) -> LaneRange:
 
 
 def fetched(sample: Sample, *ids: EntryId, ranges: tuple[LaneRange, ...] = ()) -> list[EntryId]:
-    responses = list(fetch(sample.held, ids, ranges))
+    responses = list(filter(None, fetch(sample.held, ids, ranges)))
     return [entry.id for response in responses for entry in response.entries]
 
 
@@ -215,6 +216,19 @@ def test_a_range_has_both_entries_of_a_forked_position(sample: Sample) -> None:
     right = twin.write(sample.id, said("right"), parents=[first])
     sample.add(first, left, right)
     assert set(fetched(sample, ranges=(lane_of(sample, 1, 2),))) == {left.id, right.id}
+
+
+def test_the_end_of_a_long_forked_lane_is_found_in_steps(
+    sample: Sample, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(queries, "PASSED_MAX", 8)
+    twin, lane = sample.owner.restored(), sample.chain(100)
+    fork = twin.write(sample.id, said("fork"), parents=[sample.genesis])
+    sample.add(*lane, fork)
+    responses = list(fetch(sample.held, [], [lane_of(sample, 0, 1), lane_of(sample, 99, 0)]))
+    assert responses.count(None) == 13
+    (response,) = filter(None, responses)
+    assert set(response.entries) == {lane[0], fork, lane[99]}
 
 
 def test_a_lane_named_a_hundred_times_is_walked_once(sample: Sample) -> None:

@@ -4,6 +4,7 @@ import pytest
 
 from replica.ids import EntryId, Position
 from replica.link.comparison import (
+    Backlog,
     HeldLanes,
     compare_heads,
     compare_steps,
@@ -112,7 +113,7 @@ def test_what_a_peer_lacks_is_found_in_steps_and_what_comes_between_them_is_sent
         writer = Writer(1, epoch=epoch)
         sample.add(writer.write(sample.id, said("x"), parents=[sample.genesis]))
     held = HeldLanes(log)
-    held.add_chain(lane[-1].id)
+    finished(held.chain_steps(lane[-1].id))
     steps = front_steps(log, held)
     next(steps)
     new = sample.add(Writer(1, epoch=1_000).write(sample.id, said("new"), parents=lane[-1:]))
@@ -123,3 +124,20 @@ def test_what_a_peer_lacks_is_found_in_steps_and_what_comes_between_them_is_sent
     assert {new, longer, forked} <= set(found)
     assert sorted({e.id for e in found}) == sorted(e.id for e in found)
     assert len(list(front_steps(log, held))) == 1
+
+
+def test_the_chain_of_a_head_behind_a_fork_is_found_in_steps(sample: Sample) -> None:
+    twin = Writer(1, epoch=9)
+    forks = [
+        twin.restored().write(sample.id, said(text), parents=[sample.genesis]) for text in "ab"
+    ]
+    twin.write(sample.id, said("a"), parents=[sample.genesis])
+    lane = [twin.write(sample.id, said("x"), parents=[sample.genesis]) for _ in range(STEP_HEADS)]
+    sample.add(*forks, *lane)
+    steps = compare_steps(sample.held.log, [lane[-1].position])
+    next(steps)
+    verdict = finished(steps)
+    assert verdict.held == {forks[0].id, *(entry.id for entry in lane)}
+    backlog = lacking(sample.held.log, verdict.held)
+    assert isinstance(backlog, Backlog)
+    assert backlog.ids_kept == len(lane) + 1
