@@ -6,6 +6,7 @@ generated, and a late reader resumes at its offset.
 """
 
 import hashlib
+from bisect import bisect_left
 from dataclasses import dataclass, field, replace
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -124,6 +125,12 @@ class DraftStream:
         self.byte_count += len(draft.data)
         self.digest = digest
         return True
+
+    def frame_at(self, token_count: int, byte_count: int) -> Draft | None:
+        """Return the frame that follows so many tokens and bytes, None at the end."""
+        at = (token_count, byte_count)
+        index = bisect_left(self.frames, at, key=lambda one: (one.token_offset, one.byte_offset))
+        return self.frames[index] if index < len(self.frames) else None
 
     @property
     def memory_bytes(self) -> int:

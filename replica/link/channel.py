@@ -68,9 +68,9 @@ class Channel:
     peer_ids: set[EntryId] = field(default_factory=set)
     received_since_check: bool = False
     drafts_sent: dict[EntryId, tuple[int, int, int]] = field(default_factory=dict)
-    """Per request: run, tokens and bytes already sent to this reader."""
+    """Per running request: run, tokens and bytes already sent to this reader."""
     drafts_due: set[EntryId] = field(default_factory=set)
-    drafts_ready: deque[Draft] = field(default_factory=deque)
+    """Requests with frames to send, which are found as they are sent: no frame outlives its run."""
     ids_due: Iterator[Ids] | None = None
     backlog: Iterator[Entry] | None = None
     """Entries a hub sends before the queued ones, found as they are sent (DECISIONS D200)."""
@@ -131,8 +131,7 @@ class Channel:
     def is_due(self) -> bool:
         """Say whether anything is queued that may be sent: drafts wait until the peer is open."""
         is_walking = self.ids_due is not None or self.backlog is not None
-        has_drafts = self.drafts_ready or (self.drafts_due and self.is_open)
-        return bool(is_walking or self.outgoing or has_drafts)
+        return bool(is_walking or self.outgoing or (self.drafts_due and self.is_open))
 
     def next_frame(
         self, conversation: Conversation, *, awaits_acks: bool
@@ -145,9 +144,7 @@ class Channel:
         if entries := self._next_entries(conversation, awaits_acks=awaits_acks):
             return Entries(self.id, entries)
         # Without its seal, which goes with the entries, a reader can't check a draft.
-        if self.is_open and self.drafts_due and not self.drafts_ready:
-            self.drafts_ready.extend(self._due_drafts(conversation))
-        return self.drafts_ready.popleft() if self.drafts_ready else None
+        return self._next_draft(conversation) if self.is_open else None
 
     def _next_entries(self, conversation: Conversation, *, awaits_acks: bool) -> tuple[Entry, ...]:
         entries: list[Entry] = []
@@ -236,24 +233,29 @@ class Channel:
     def forget_drafts(self) -> None:
         """Send the drafts from their start: frames sent may have been lost, or come too early."""
         self.drafts_sent.clear()
-        self.drafts_ready.clear()
 
-    def _due_drafts(self, conversation: Conversation) -> list[Draft]:
-        """Return the draft frames this reader lacks, and note them as sent."""
-        due: list[Draft] = []
-        for request in sorted(self.drafts_due):
+    def _next_draft(self, conversation: Conversation) -> Draft | None:
+        """Return the next draft frame that this reader lacks, and note it as sent."""
+        while self.drafts_due:
+            request = min(self.drafts_due)
             stream = conversation.drafts.get(request)
-            if stream is None:
-                self.drafts_sent.pop(request, None)
-                continue
-            run, tokens, size = self.drafts_sent.get(request, (stream.run, 0, 0))
-            if run != stream.run:
+            run, tokens, size = self.drafts_sent.get(request, (None, 0, 0))
+            if stream is not None and run != stream.run:
                 tokens = size = 0
-            # Frames of progress or held-back text have no tokens, so their bytes count too.
-            due += [f for f in stream.frames if f.token_offset >= tokens and f.byte_offset >= size]
-            self.drafts_sent[request] = (stream.run, stream.token_count, stream.byte_count)
-        self.drafts_due.clear()
-        return due
+            frame = stream.frame_at(tokens, size) if stream is not None else None
+            if stream is None or frame is None:
+                self.drafts_due.discard(request)
+                continue
+            if request not in self.drafts_sent:
+                self.drafts_sent = {
+                    one: at for one, at in self.drafts_sent.items() if one in conversation.drafts
+                }
+            end = tokens + len(frame.token_ids), size + len(frame.data)
+            self.drafts_sent[request] = stream.run, *end
+            if end == (stream.token_count, stream.byte_count):
+                self.drafts_due.discard(request)  # also behind progress, which moves nothing
+            return frame
+        return None
 
 
 def ids_kept(channels: Iterable[Channel]) -> int:

@@ -1,10 +1,13 @@
 """One conversation on one link: queues, acks, and the state that is known (spec/04-link §4)."""
 
+import sys
+from dataclasses import replace
+
 import pytest
 
 from replica import limits
 from replica.conversation.conversation import Conversation
-from replica.conversation.drafts import DraftStream
+from replica.conversation.drafts import DraftStream, Progress
 from replica.ids import EntryId
 from replica.link import channel as channels
 from replica.link.channel import Channel
@@ -240,4 +243,35 @@ def test_a_draft_that_has_ended_is_sent_no_more(scene: HostScene) -> None:
     del scene.held.drafts[request]
     channel.drafts_due.add(request)
     assert frames_of(channel, scene) == []
-    assert request not in channel.drafts_sent
+
+
+def test_a_reader_that_waits_for_credit_keeps_no_draft_that_has_ended(scene: HostScene) -> None:
+    """Its frames are in no count of memory once the hub has dropped them."""
+    request = scene.ask()
+    channel, stream = reader_of(scene, request, 3)
+    last, alone = stream.frames[-1], sys.getrefcount(object())
+    assert channel.next_frame(scene.held, awaits_acks=False) == stream.frames[0]
+    del scene.held.drafts[request], stream
+    assert sys.getrefcount(last) == alone + 1, "nobody but this test holds it"
+    assert frames_of(channel, scene) == []
+
+
+def test_what_was_sent_of_a_draft_is_forgotten_after_it(scene: HostScene) -> None:
+    request = scene.ask()
+    channel, stream = reader_of(scene, request, 1)
+    frames_of(channel, scene)
+    del scene.held.drafts[request]
+    following = EntryId(b"f" * 32)
+    scene.held.drafts[following] = stream
+    channel.drafts_due.add(following)
+    assert frames_of(channel, scene) == list(stream.frames)
+    assert set(channel.drafts_sent) == {following}
+
+
+def test_each_progress_is_sent_once(scene: HostScene) -> None:
+    request = scene.ask()
+    channel, stream = reader_of(scene, request, 0)
+    (frame,) = scene.frames(request, [()])
+    progress = replace(frame, data=b"", progress=Progress(9, 0, 0, 3))
+    assert stream.receive(progress)
+    assert frames_of(channel, scene) == [progress]
