@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import AsyncIterator, Callable
+from math import inf
 
 import structlog
 
@@ -97,7 +98,8 @@ class BlobStores:
         now = self._clock()
         intervals_s = {self._expiring: SWEEP_EVERY_S, self._lasting: SWEEP_LASTING_EVERY_S}
         for store, interval_s in intervals_s.items():
-            if now - self._swept_at.get(store, 0.0) < interval_s:
+            # A clock that was set back must not put the next look off until it has caught up.
+            if 0 <= now - self._swept_at.get(store, -inf) < interval_s:
                 continue
             self._swept_at[store] = now
             try:

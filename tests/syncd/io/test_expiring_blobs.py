@@ -227,6 +227,16 @@ async def test_what_is_overdue_is_deleted_without_a_write(
     sweeps.cancel()
 
 
+async def test_a_clock_that_was_set_back_puts_off_no_sweep(stores: Stores) -> None:
+    """It was years ahead at the start of the machine, until the network set it."""
+    right = stores.now
+    await stores.pass_time(10 * 365 * 24 * 3600)
+    stores.now = right
+    await stores.put(DATA, stores.now + 100)
+    await stores.pass_time(100)
+    assert not list(stores.folder.glob("*/*"))
+
+
 async def test_a_disk_that_refuses_ends_no_sweep(
     stores: Stores, monkeypatch: pytest.MonkeyPatch
 ) -> None:
