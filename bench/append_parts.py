@@ -62,7 +62,7 @@ def measure(folder: Path) -> dict[str, float]:
     data = {i: request.SerializeToString() for i, request in requests.items()}
     owner = PublicKey(genesis.header.author)
     hub = Hub(PublicKey(bytes(32)), Policy())
-    hub.begin_push(owner, 0.0).whole(Entries(genesis.conversation, (genesis,)), 0.0)
+    hub.begin_push(owner).whole(Entries(genesis.conversation, (genesis,)), 0.0)
     alone = Conversation(genesis.conversation)
     alone.admit(genesis)
     return {
@@ -75,7 +75,7 @@ def measure(folder: Path) -> dict[str, float]:
         "verify the body": _us(verify_body, entries),
         "admit and fold, signature apart": _us(lambda e: alone.admit(e, verified=True), entries),
         "hub core: all from verifying to effects": _us(
-            lambda e: hub.begin_push(owner, 0.0).whole(Entries(e.conversation, (e,)), 0.0), entries
+            lambda e: hub.begin_push(owner).whole(Entries(e.conversation, (e,)), 0.0), entries
         ),
         "encode for one reader": _us(
             lambda e: Frame.of(Entries(e.conversation, (e,)), "to_client"), entries

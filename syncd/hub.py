@@ -8,7 +8,7 @@ leaves a tombstone and is refused to anyone (DECISIONS D42, D43). Hosts are
 named in the order of their links (DECISIONS D44).
 """
 
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import replace
 
 from replica.commits import Conversations
@@ -188,7 +188,7 @@ class Hub:
         self.connected.add(link_id, self._new_link(peer, now), watches=watches)
         return link_id
 
-    def _new_link(self, peer: PublicKey, now: float, *, is_greeted: bool = False) -> Link:
+    def _new_link(self, peer: PublicKey, now: float) -> Link:
         return Link(
             Side.HUB,
             key=self.key,
@@ -197,7 +197,6 @@ class Hub:
             now=now,
             may_create=self.policy.may_create,
             entries_max=self.policy.entries_max,
-            is_greeted=is_greeted,
         )
 
     def disconnect(self, link_id: LinkId) -> None:
@@ -222,7 +221,7 @@ class Hub:
                 out.send(link_id, fault)
             return out.build()
         was_ready, pending_before = link.phase is Phase.READY, link.intake.pending_bytes
-        effects = self._receive(link, message, now, frame_bytes)
+        effects = self._receive(link.peer, message, lambda: link.receive(message, now, frame_bytes))
         conversation = conversation_of(message)
         if conversation is not None:
             self.connected.note_opened(link_id, conversation)
@@ -240,10 +239,9 @@ class Hub:
             self._pending_bytes_most = out.bound_pending(self.policy.pending_bytes_max)
         return out.build()
 
-    def begin_push(self, peer: PublicKey, now: float) -> Pushing:
+    def begin_push(self, peer: PublicKey) -> Pushing:
         """Begin a call that appends without a link."""
-        link = self._new_link(peer, now, is_greeted=True)
-        return Pushing(link, self._refusals, self._receive, self.connected, self.shelf)
+        return Pushing(peer, self.policy, self._refusals, self._receive, self.connected, self.shelf)
 
     def _refusals(self, peer: PublicKey | None, message: Message) -> tuple[Fault, ...]:
         """Return the faults of a message that no link may receive: one per entry for a full disk.
@@ -262,18 +260,20 @@ class Hub:
             return ()
         return tuple(Fault.of(full, conversation, entry_id) for entry_id in message.ids)
 
-    def _receive(self, link: Link, message: Message, now: float, frame_bytes: int = 0) -> Effects:
-        """Let a link receive a message; count what it stores, and a conversation that it begins."""
+    def _receive(
+        self, peer: PublicKey | None, message: Message, receive: Callable[[], Effects]
+    ) -> Effects:
+        """Receive a message of a key; count what it stores, and a conversation that it begins."""
         conversation = conversation_of(message)
         if conversation is None:
-            return link.receive(message, now, frame_bytes)
+            return receive()
         is_new = not self.shelf.is_known(conversation)
         self.shelf.touch(conversation)
-        effects = link.receive(message, now, frame_bytes)
+        effects = receive()
         if effects.persist:
             self.disk.add(self.shelf[conversation], effects.persist)
         if is_new and self.shelf.is_known(conversation):
-            self.bringers.count(link.peer, conversation)
+            self.bringers.count(peer, conversation)
         return effects
 
     def handle_deadlines(self, now: float) -> HubEffects:

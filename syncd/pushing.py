@@ -7,11 +7,12 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from replica.ids import ConversationId, EntryId, PublicKey
-from replica.link import Effects, Entries, Fault, Link, Message
+from replica.link import Effects, EffectsBuilder, Entries, Fault, Intake, Message
 from replica.refusals import EntriesMissing
 from syncd import queries
 from syncd.connected import Connected
 from syncd.fan_out import FanOut, HubEffects
+from syncd.policy import Policy
 from syncd.shelf import HubShelf
 
 Outcomes = dict[EntryId, Fault | None]
@@ -23,33 +24,50 @@ class Pushing:
 
     def __init__(
         self,
-        link: Link,
+        peer: PublicKey,
+        policy: Policy,
         refusals: Callable[[PublicKey | None, Message], tuple[Fault, ...]],
-        receive: Callable[[Link, Message, float], Effects],
+        receive: Callable[[PublicKey | None, Message, Callable[[], Effects]], Effects],
         connected: Connected,
         shelf: HubShelf,
     ) -> None:
-        """Append by a link of the call's own, which is connected to nothing.
-
-        `refusals` and `receive` are those of the hub for any link.
-        """
-        self._link, self._refusals, self._receive = link, refusals, receive
+        """Append for a key; `refusals` and `receive` are those of the hub for any link."""
+        self._peer, self._refusals, self._receive = peer, refusals, receive
         self._connected, self._shelf = connected, shelf
+        self._intake = Intake(
+            shelf,
+            is_hub=True,
+            send=self._note,
+            may_create=policy.may_create,
+            entries_max=policy.entries_max,
+        )
+        self._faults: list[Fault] = []
         self._outcomes: Outcomes = {}
+
+    def _note(self, message: Message, _out: EffectsBuilder) -> None:
+        assert isinstance(message, Fault), "an intake answers with faults alone"
+        self._faults.append(message)
 
     def receive(self, part: Entries, now: float) -> HubEffects:
         """Append a part; its admitted entries are durable once the effects are performed."""
-        refusals = self._refusals(self._link.peer, part)
+        refusals = self._refusals(self._peer, part)
         if refusals:
             self._outcomes |= dict.fromkeys(part.ids, replace(refusals[0], entry=None))
             return HubEffects()
         out = FanOut(self._connected, self._shelf, now)
-        effects = self._receive(self._link, part, now)
-        out.add(None, effects)
-        faults = [f.message for f in effects.send if isinstance(f.message, Fault)]
+        out.add(None, self._receive(self._peer, part, lambda: self._admit(part)))
+        faults, self._faults = self._faults, []
         held = self._shelf.get(part.conversation)
         self._outcomes |= queries.outcomes(part.ids, faults, held)
         return out.build()
+
+    def _admit(self, part: Entries) -> Effects:
+        out = EffectsBuilder()
+        known = self._intake.receive(part, self._peer, out)
+        held = self._shelf.get(part.conversation)
+        if held is not None:
+            self._intake.covered(held, known, out)
+        return out.build(None)
 
     def outcomes(self, conversation: ConversationId) -> Outcomes:
         """Return the outcomes of all parts; entries that are still pending are refused."""
@@ -76,4 +94,4 @@ class Pushing:
 
     def end(self) -> None:
         """Drop what is pending: it must not stay without a link's quota."""
-        self._link.handle_disconnect()
+        self._intake.drop_pending()

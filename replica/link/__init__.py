@@ -19,7 +19,7 @@ from replica.link.codec import (
 )
 from replica.link.comparison import compare_heads, lacking
 from replica.link.credit import FlowControl, grant_bytes
-from replica.link.effects import Effects, conversation_of
+from replica.link.effects import Effects, EffectsBuilder, conversation_of
 from replica.link.events import (
     DraftReceived,
     EntriesAcked,
@@ -36,6 +36,7 @@ from replica.link.events import (
 from replica.link.exchange import Side
 from replica.link.frame import Frame
 from replica.link.host_choice import HostChoice, HostReason, host_to_grant
+from replica.link.intake import Intake
 from replica.link.item_bounds import check_steps
 from replica.link.link import Link, Phase, is_walking, prepared
 from replica.link.messages import (
@@ -81,6 +82,7 @@ __all__ = [
     "Credit",
     "DraftReceived",
     "Effects",
+    "EffectsBuilder",
     "Entries",
     "EntriesAcked",
     "EntriesAdmitted",
@@ -95,6 +97,7 @@ __all__ = [
     "HostInfo",
     "HostReason",
     "Ids",
+    "Intake",
     "Link",
     "LinkClosed",
     "LinkedHost",

@@ -18,9 +18,7 @@ from replica.link.exchange import Exchange, Side
 from replica.link.messages import Ack, Entries, Fault, Ids, Message, Open, Opened
 from replica.link.steps import STEP_HEADS, Steps
 from replica.log import Entry
-from replica.refusals import ConversationUnknown, LanesDiverged, NotAllowed, QuotaExceeded
-
-_UNCOVERED = "the author is a reader or its entry lies behind a cut, and no member's entry follows"
+from replica.refusals import ConversationUnknown, LanesDiverged, QuotaExceeded
 
 
 class HubSide(Exchange):
@@ -141,13 +139,9 @@ class HubSide(Exchange):
         """Admit entries, and ack the covered ones (LINK-13)."""
         known = self.intake.receive(message, peer, out)
         held = self.shelf.get(message.conversation)
-        if held is None:
-            return
-        # ORD-13: nobody need keep the others, so they are not acked.
-        covered = held.log.covered()
-        for entry_id in (i for i in known if i not in covered):
-            self._fault(NotAllowed(_UNCOVERED), held.id, out, entry_id)
-        self._ack(held, [i for i in known if i in covered], out)
+        if held is not None:
+            # ORD-13: nobody need keep the others, so they are not acked.
+            self._ack(held, self.intake.covered(held, known, out), out)
 
     def _expect_acks(self, channel: Channel, ids: Iterable[EntryId]) -> None:
         """Expect no acks: a client asks for missing entries."""

@@ -1,7 +1,7 @@
 """Admission of entries from a peer: strangers, pending and refused entries (spec/04-link §5).
 
-Pure, and private to exchange.py. A pending entry is charged to the link that
-delivered it, so no peer uses up another's quota. A stranger becomes a member by
+Pure; part of each link, and a hub's Push has one without a link. A pending entry is charged to
+the link that delivered it, so no peer uses up another's quota. A stranger becomes a member by
 the log it brings (DECISIONS D22), and otherwise learns nothing (DECISIONS D21).
 A blocked conversation admits its lost entries from any peer (DECISIONS D46).
 """
@@ -23,9 +23,12 @@ from replica.refusals import (
     ConversationUnknown,
     CreateForbidden,
     EntriesMissing,
+    NotAllowed,
     PendingFull,
     QuotaExceeded,
 )
+
+_UNCOVERED = "the author is a reader or its entry lies behind a cut, and no member's entry follows"
 
 
 @dataclass(slots=True)
@@ -81,6 +84,18 @@ class Intake:
             return []
         self._finish(held, message, outcome, out)
         return outcome.known
+
+    def covered(
+        self, held: Conversation, known: list[EntryId], out: EffectsBuilder
+    ) -> list[EntryId]:
+        """Return those of these ids that peers have to keep; report the others (ORD-13)."""
+        covered = held.log.covered()
+        kept = [i for i in known if i in covered]
+        if len(kept) < len(known):
+            for entry_id in known:
+                if entry_id not in covered:
+                    self._fault(NotAllowed(_UNCOVERED), held.id, out, entry_id)
+        return kept
 
     def _admit_all(
         self, held: Conversation, message: Entries, outcome: Outcome, out: EffectsBuilder

@@ -80,16 +80,15 @@ class Link:
         now: float,
         may_create: Callable[[PublicKey], bool] = lambda _key: True,
         entries_max: int | None = None,
-        is_greeted: bool = False,
     ) -> None:
-        """Start CONNECTING, or READY for a call that has no greeting.
+        """Start CONNECTING.
 
         `peer` is the authenticated key; `entries_max` is a hub's quota per conversation.
         """
         self.side = side
         self.key = key
         self.peer = peer
-        self.phase = Phase.READY if is_greeted else Phase.CONNECTING
+        self.phase = Phase.CONNECTING
         self.follows = False
         self.host: HostInfo | None = None
         self.exchange: ClientSide | HubSide = (ClientSide if side is Side.CLIENT else HubSide)(

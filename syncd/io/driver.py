@@ -207,7 +207,7 @@ class HubDriver:
         began = time.monotonic()
         self.throttle.check(peer, message.conversation, message)
         durable = []
-        pushing = self.hub.begin_push(peer, began)
+        pushing = self.hub.begin_push(peer)
         try:
             async for part in self._loader.parts(peer, message.conversation, message):
                 assert isinstance(part, Entries), "parts of entries are entries"

@@ -20,7 +20,7 @@ from replica.link.credit import FlowControl
 from replica.link.exchange import Exchange
 from replica.link.hub_side import HubSide
 from replica.link.intake import Intake
-from replica.link.link import Link
+from replica.link.link import Link, Phase
 from replica.log import Entry
 from replica.refusals import NotAllowed
 from syncd.connected import Connected
@@ -65,8 +65,10 @@ def accepts_expired_tickets() -> Patch:
 def needs_no_hello() -> Patch:
     new_link = Hub._new_link
 
-    def greeted(self: Hub, peer: PublicKey, now: float, *, is_greeted: bool = False) -> Link:
-        return new_link(self, peer, now, is_greeted=True)
+    def greeted(self: Hub, peer: PublicKey, now: float) -> Link:
+        link = new_link(self, peer, now)
+        link.phase = Phase.READY
+        return link
 
     return mock.patch.object(Hub, "_new_link", greeted)
 

@@ -83,7 +83,7 @@ class Scene:
 
     def give(self, *entries: Entry) -> None:
         """Admit entries at the hub without the owner's link."""
-        effects, outcomes = self.hub.begin_push(self.writer.public, 0.0).whole(
+        effects, outcomes = self.hub.begin_push(self.writer.public).whole(
             Entries(self.id, entries), 0.0
         )
         assert not any(outcomes.values())

@@ -24,7 +24,7 @@ def _genesis(number: int, key: int = 1) -> Entries:
 
 
 def _reasons(hub: Hub, message: Entries, key: int = 1) -> list[str | None]:
-    _, found = hub.begin_push(Writer(key).public, 0.0).whole(message, 0.0)
+    _, found = hub.begin_push(Writer(key).public).whole(message, 0.0)
     return [fault.reason if fault is not None else None for fault in found.values()]
 
 
@@ -76,7 +76,7 @@ def test_the_bytes_of_a_conversation_are_bounded_and_owners_may_still_revoke(
     grant = lane.write(
         scene.id, Member(Grant(Writer(2).public, Role.READER)), parents=[scene.genesis]
     )
-    _, found = scene.hub.begin_push(Writer(1).public, 0.0).whole(
+    _, found = scene.hub.begin_push(Writer(1).public).whole(
         Entries(scene.id, (grant, message)), 0.0
     )
     fault = found[message.id]

@@ -70,7 +70,7 @@ def test_entries_beyond_it_are_refused_but_those_of_members_and_cancels(scene: S
 
 def test_what_is_here_already_is_acked_and_not_refused(scene: Scene) -> None:
     entry = scene.say(LARGE)
-    _, faults = scene.hub.begin_push(ADA, 0.0).whole(Entries(scene.id, (entry,)), 0.0)
+    _, faults = scene.hub.begin_push(ADA).whole(Entries(scene.id, (entry,)), 0.0)
     assert faults == {entry.id: None}
 
 
@@ -81,15 +81,13 @@ def test_a_member_s_entries_count_for_the_creator_and_a_stranger_s_for_itself(
     scene.client.append(scene.grant(BOB, Role.WRITER))
     scene.say(LARGE)
     words = bob.write(scene.id, said(LARGE), parents=[scene.genesis])
-    _, faults = scene.hub.begin_push(BOB, 0.0).whole(Entries(scene.id, (words,)), 0.0)
+    _, faults = scene.hub.begin_push(BOB).whole(Entries(scene.id, (words,)), 0.0)
     fault = faults[words.id]
     assert fault is not None
     assert fault.reason == "QUOTA_EXCEEDED"
     genesis = bob.genesis()
     own = bob.write(genesis.conversation, said("x"), parents=[genesis])
-    _, faults = scene.hub.begin_push(BOB, 0.0).whole(
-        Entries(genesis.conversation, (genesis, own)), 0.0
-    )
+    _, faults = scene.hub.begin_push(BOB).whole(Entries(genesis.conversation, (genesis, own)), 0.0)
     assert not any(faults.values())
 
 
@@ -101,7 +99,7 @@ def test_a_stranger_sees_no_difference(scene: Scene) -> None:
     reasons = []
     for first, entry in ((scene.genesis, words), (unknown, other)):
         message = Entries(entry.conversation, (first, entry))
-        _, faults = scene.hub.begin_push(EVE, 0.0).whole(message, 0.0)
+        _, faults = scene.hub.begin_push(EVE).whole(message, 0.0)
         reasons.append({fault.reason for fault in faults.values() if fault is not None})
     assert reasons[0] == reasons[1] == {"CONVERSATION_NOT_FOUND"}
 

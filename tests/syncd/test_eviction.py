@@ -55,7 +55,7 @@ class Bounded:
     def push(self, peer: PublicKey, *entries: Entry) -> dict[EntryId, Fault | None]:
         message = Entries(entries[0].conversation, entries)
         self.ensure_loaded(peer, message.conversation, message)
-        effects, outcomes = self.hub.begin_push(peer, 0.0).whole(message, 0.0)
+        effects, outcomes = self.hub.begin_push(peer).whole(message, 0.0)
         self.perform(effects)
         return outcomes
 

@@ -53,7 +53,7 @@ def test_entries_of_one_link_are_offered_to_the_others(scene: HostScene):
 
 def test_entries_received_together_are_sent_together(scene: HostScene):
     line = tuple(scene.chain(5))
-    effects, _ = scene.hub.begin_push(scene.writer.public, 0.0).whole(Entries(scene.id, line), 0.0)
+    effects, _ = scene.hub.begin_push(scene.writer.public).whole(Entries(scene.id, line), 0.0)
     to_reader = [f.message for link_id, f in effects.send if link_id == scene.reading.link_id]
     assert to_reader == [Entries(scene.id, line)]
 
@@ -132,7 +132,7 @@ def test_conversations_are_listed_in_the_order_of_their_ids(scene: HostScene):
     for number in range(20, 30):
         genesis = Writer(number).genesis([Writer(number).public, scene.reader.public])
         message = Entries(genesis.conversation, (genesis,))
-        scene.hub.begin_push(Writer(number).public, 0.0).whole(message, 0.0)
+        scene.hub.begin_push(Writer(number).public).whole(message, 0.0)
     listed = [
         item.conversation
         for listing in of(Listing, scene.network.connect(scene.reader.public).received)
@@ -157,7 +157,7 @@ def test_a_list_costs_the_same_however_many_requests_wait() -> None:
         message, link_id = Entries(scene.id, (grant,)), scene.hub.connect(scene.reader.public, 0.0)
         hello = Hello((1,), follow=True)
         return [
-            calls(lambda: scene.hub.begin_push(scene.writer.public, 0.0).whole(message, 0.0)),
+            calls(lambda: scene.hub.begin_push(scene.writer.public).whole(message, 0.0)),
             calls(lambda: scene.hub.receive(link_id, hello, 0.0)),
         ]
 
@@ -170,9 +170,7 @@ def hub_of_ten() -> Hub:
     hub = Hub(HUB_KEY, Policy())
     for number in range(20, 30):
         genesis = Writer(number).genesis([Writer(number).public, READER.public])
-        hub.begin_push(Writer(number).public, 0.0).whole(
-            Entries(genesis.conversation, (genesis,)), 0.0
-        )
+        hub.begin_push(Writer(number).public).whole(Entries(genesis.conversation, (genesis,)), 0.0)
     return hub
 
 
@@ -232,7 +230,7 @@ def test_a_watcher_gets_one_hint_per_step(scene: HostScene):
     assert [type(f.message) for to, f in opened.send if to == link_id][-2:] == [Opened, Entries]
     assert len(opened.hints) == 1
     line = tuple(scene.chain(2))
-    live, _ = scene.hub.begin_push(scene.writer.public, 0.0).whole(Entries(scene.id, line), 0.0)
+    live, _ = scene.hub.begin_push(scene.writer.public).whole(Entries(scene.id, line), 0.0)
     ((to, hint),) = live.hints
     assert (to, hint.parents) == (link_id, (line[-1].id,))
 
@@ -258,7 +256,7 @@ def test_a_watcher_gets_the_answer_named_with_the_hint_that_covers_it(scene: Hos
     scene.hub.receive(link_id, Open(scene.id, scene.held.log.digest, ()), 0.0)
     request = scene.ask()
     told = scene.host.write(scene.id, answer(), parents=[scene.sealed], basis=scene.sealed)
-    effects, _ = scene.hub.begin_push(scene.host.public, 0.0).whole(Entries(scene.id, (told,)), 0.0)
+    effects, _ = scene.hub.begin_push(scene.host.public).whole(Entries(scene.id, (told,)), 0.0)
     ((to, news),) = effects.answered
     assert (to, news) == (link_id, Answered(scene.id, request, scene.sealed.id, told.id))
     ((_, hint),) = effects.hints

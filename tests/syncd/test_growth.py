@@ -63,9 +63,7 @@ def _watched_append(count: int) -> int:
     scene.give(*scene.chain(1))
     [entry] = scene.chain(1)
     return calls(
-        lambda: scene.hub.begin_push(scene.writer.public, 0.0).whole(
-            Entries(scene.id, (entry,)), 0.0
-        )
+        lambda: scene.hub.begin_push(scene.writer.public).whole(Entries(scene.id, (entry,)), 0.0)
     )
 
 
@@ -87,7 +85,7 @@ def test_watches_of_one_key_share_one_hint() -> None:
         for _ in range(watches):
             watcher = _link(scene, watches=True)
             scene.hub.receive(watcher, Open(scene.id, scene.held.log.digest), 0.0)
-        effects, _ = scene.hub.begin_push(scene.writer.public, 0.0).whole(
+        effects, _ = scene.hub.begin_push(scene.writer.public).whole(
             Entries(scene.id, tuple(scene.chain(1))), 0.0
         )
         assert len(effects.hints) == watches
@@ -177,7 +175,7 @@ def test_an_append_does_not_go_on_with_the_backlogs_of_its_readers() -> None:
             scene.hub.receive(link_id, Open(scene.id, OTHER, ()), 0.0)
         [entry] = scene.chain(1)
         message = Entries(scene.id, (entry,))
-        appended = calls(lambda: scene.hub.begin_push(scene.writer.public, 0.0).whole(message, 0.0))
+        appended = calls(lambda: scene.hub.begin_push(scene.writer.public).whole(message, 0.0))
         return appended + calls(lambda: scene.hub.handle_deadlines(1.0))
 
     assert work(LONG) <= 1.5 * work(50)

@@ -54,7 +54,7 @@ def _calls(scene: Scene, entry: Entry) -> int:
     message = Entries(scene.id, (entry,))
     return calls(
         lambda: (
-            scene.hub.begin_push(scene.writer.public, 0.0).whole(message, 0.0),
+            scene.hub.begin_push(scene.writer.public).whole(message, 0.0),
             scene.held.log.digest,
         )
     )

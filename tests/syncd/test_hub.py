@@ -36,7 +36,7 @@ def scene() -> Scene:
 
 
 def push(scene: Scene, writer: Writer, *entries: Entry) -> dict[EntryId, Fault | None]:
-    return scene.hub.begin_push(writer.public, 0.0).whole(Entries(scene.id, entries), 0.0)[1]
+    return scene.hub.begin_push(writer.public).whole(Entries(scene.id, entries), 0.0)[1]
 
 
 def reasons(outcomes: dict[EntryId, Fault | None]) -> list[str]:
@@ -76,7 +76,7 @@ def test_a_push_returns_an_outcome_per_entry(scene: Scene):
     forged = Entry(line[0].header_bytes, bytes(64), line[0].body, line[0].id, line[0].header)
     assert reasons(push(scene, scene.writer, forged)) == ["SIGNATURE_INVALID"]
     message = Entries(scene.id, (line[0], line[2]))
-    effects, outcomes = scene.hub.begin_push(scene.writer.public, 0.0).whole(message, 0.0)
+    effects, outcomes = scene.hub.begin_push(scene.writer.public).whole(message, 0.0)
     assert effects.persist == (line[0],)
     assert reasons(outcomes) == ["durable", "ENTRIES_MISSING"]
     fault = outcomes[line[2].id]
@@ -99,8 +99,8 @@ def test_a_push_of_an_entry_pending_on_another_link_is_not_called_durable(scene:
 
 def test_a_push_again_is_the_same_push(scene: Scene):
     message = Entries(scene.id, tuple(scene.chain(1)))
-    scene.hub.begin_push(scene.writer.public, 0.0).whole(message, 0.0)
-    effects, outcomes = scene.hub.begin_push(scene.writer.public, 0.0).whole(message, 0.0)
+    scene.hub.begin_push(scene.writer.public).whole(message, 0.0)
+    effects, outcomes = scene.hub.begin_push(scene.writer.public).whole(message, 0.0)
     assert effects == HubEffects()
     assert reasons(outcomes) == ["durable"]
 
@@ -108,7 +108,7 @@ def test_a_push_again_is_the_same_push(scene: Scene):
 def test_a_stranger_can_push_nothing(scene: Scene):
     first, second = scene.chain(2)
     message = Entries(scene.id, (first, second))
-    effects, outcomes = scene.hub.begin_push(EVE.public, 0.0).whole(message, 0.0)
+    effects, outcomes = scene.hub.begin_push(EVE.public).whole(message, 0.0)
     assert reasons(outcomes) == ["CONVERSATION_NOT_FOUND"] * 2
     assert effects.persist == ()
 
@@ -144,7 +144,7 @@ def test_each_entry_pushed_to_a_deleted_conversation_is_refused(scene: Scene):
     scene.hub.delete(scene.id)
     for peer in (scene.writer.public, EVE.public):
         message = Entries(scene.id, (good,), refused)  # the decoder refused one
-        effects, outcomes = scene.hub.begin_push(peer, 0.0).whole(message, 0.0)
+        effects, outcomes = scene.hub.begin_push(peer).whole(message, 0.0)
         assert outcomes == dict.fromkeys((good.id, broken.id), gone(scene.id))
         assert effects == HubEffects()
 
@@ -155,7 +155,7 @@ def test_a_deletion_concerns_one_conversation_and_may_come_before_it_is_known(sc
     assert scene.hub.deleted == {other.conversation}
     assert scene.hub.permitted(scene.writer.public, scene.id) is scene.held
     message = Entries(other.conversation, (other,))
-    _, outcomes = scene.hub.begin_push(EVE.public, 0.0).whole(message, 0.0)
+    _, outcomes = scene.hub.begin_push(EVE.public).whole(message, 0.0)
     assert outcomes == {other.id: gone(other.conversation)}
 
 

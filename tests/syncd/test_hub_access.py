@@ -42,7 +42,7 @@ def reasons(outcomes: dict[EntryId, Fault | None]) -> list[str]:
 
 
 def push(hub: Hub, writer: Writer, conversation: ConversationId, *entries: Entry) -> list[str]:
-    return reasons(hub.begin_push(writer.public, 0.0).whole(Entries(conversation, entries), 0.0)[1])
+    return reasons(hub.begin_push(writer.public).whole(Entries(conversation, entries), 0.0)[1])
 
 
 # --- strangers ----------------------------------------------------------------------
@@ -54,8 +54,8 @@ def test_a_push_shows_a_stranger_nothing(scene: Scene):
     forged = replace(entry, signature=bytes(64), body=None)
     empty = Hub(HUB_KEY, Policy())
     for entries in ((scene.genesis, entry), (entry,), (forged,)):
-        present = scene.hub.begin_push(EVE.public, 0.0).whole(Entries(scene.id, entries), 0.0)
-        absent = empty.begin_push(EVE.public, 0.0).whole(Entries(scene.id, entries), 0.0)
+        present = scene.hub.begin_push(EVE.public).whole(Entries(scene.id, entries), 0.0)
+        absent = empty.begin_push(EVE.public).whole(Entries(scene.id, entries), 0.0)
         assert present == absent
         assert set(reasons(present[1])) == {"CONVERSATION_NOT_FOUND"}
 
@@ -239,16 +239,14 @@ def test_a_watchers_hint_is_of_the_step_that_checked_its_membership(scene: Scene
     ((_, hint),) = opened.hints
     revoked = scene.writer.write(scene.id, Member(Revocation(bob.public)), parents=[granted])
     secret = scene.chain(1)[0]
-    scene.hub.begin_push(scene.writer.public, 0.0).whole(Entries(scene.id, (revoked,)), 0.0)
-    effects, _ = scene.hub.begin_push(scene.writer.public, 0.0).whole(
-        Entries(scene.id, (secret,)), 0.0
-    )
+    scene.hub.begin_push(scene.writer.public).whole(Entries(scene.id, (revoked,)), 0.0)
+    effects, _ = scene.hub.begin_push(scene.writer.public).whole(Entries(scene.id, (secret,)), 0.0)
     assert effects.hints == ()
     assert secret.id not in hint.parents
 
 
 def test_hints_are_for_watchers_alone(scene: Scene):
-    effects, _ = scene.hub.begin_push(scene.writer.public, 0.0).whole(
+    effects, _ = scene.hub.begin_push(scene.writer.public).whole(
         Entries(scene.id, tuple(scene.chain(1))), 0.0
     )
     assert [type(f.message) for _, f in effects.send] == [Entries]

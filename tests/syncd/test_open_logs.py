@@ -33,7 +33,7 @@ class Scene:
         one = genesis.conversation
         grant = writer.write(one, Member(Grant(BOB.public, Role.WRITER)), parents=[genesis])
         words = [writer.write(one, said(LARGE), parents=[genesis]) for _ in range(count)]
-        effects, faults = self.hub.begin_push(writer.public, 0.0).whole(
+        effects, faults = self.hub.begin_push(writer.public).whole(
             Entries(one, (genesis, grant, *words)), 0.0
         )
         assert not any(faults.values())

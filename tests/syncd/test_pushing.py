@@ -9,7 +9,7 @@ from tests.support.writers import Writer, said
 
 
 def push(scene: Scene, *parts: Entries) -> Outcomes:
-    pushing = scene.hub.begin_push(scene.writer.public, 0.0)
+    pushing = scene.hub.begin_push(scene.writer.public)
     for part in parts:
         pushing.receive(part, 0.0)
     outcomes = pushing.outcomes(scene.id)

@@ -11,7 +11,7 @@ from tests.support.writers import Writer, said
 
 
 def _pushed(hub: Hub, *entries: Entry) -> None:
-    effects, found = hub.begin_push(Writer(1).public, 0.0).whole(
+    effects, found = hub.begin_push(Writer(1).public).whole(
         Entries(entries[0].conversation, entries), 0.0
     )
     assert set(found.values()) == {None}

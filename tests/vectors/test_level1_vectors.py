@@ -104,7 +104,7 @@ class Play:
         request = pb.PushRequest.FromString(raw(name, "request"))
         assert request.SerializeToString() == raw(name, "request")
         message = entries_from_pb(request)
-        effects, outcomes = self.hub.begin_push(self.ada, 0.0).whole(message, 0.0)
+        effects, outcomes = self.hub.begin_push(self.ada).whole(message, 0.0)
         held = self.hub.shelf[message.conversation]
         found = [_outcome(i, fault, held, {self.hal}) for i, fault in outcomes.items()]
         assert pb.PushResponse(outcomes=found).SerializeToString() == raw(name, "response")

@@ -53,7 +53,7 @@ class Owner:
 
     def push(self, entry: Entry) -> Entry:
         message = Entries(self.id, (entry,))
-        effects, faults = self.scene.hub.begin_push(self.writer.public, self.scene.now).whole(
+        effects, faults = self.scene.hub.begin_push(self.writer.public).whole(
             message, self.scene.now
         )
         assert faults == {entry.id: None}

@@ -45,7 +45,7 @@ def test_entries_both_lack_are_exchanged_in_one_round_trip(scene: Scene):
     other = Writer(2)
     scene.give(scene.grant(other.public))
     theirs = other.write(scene.id, said("from afar"), parents=[known[-1]])
-    scene.hub.begin_push(other.public, 0.0).whole(Entries(scene.id, (theirs,)), 0.0)
+    scene.hub.begin_push(other.public).whole(Entries(scene.id, (theirs,)), 0.0)
     ours = scene.chain(2)
     client = scene.reconnect(scene.genesis, *known, *ours)
     client.open(scene.id)
@@ -358,7 +358,7 @@ def test_an_entry_a_reader_missed_is_found_at_the_next_heartbeat(scene: Scene):
     reader.open(scene.id)
     scene.network.advance(limits.HEARTBEAT_S)
     (entry,) = scene.chain(1)
-    scene.hub.begin_push(scene.writer.public, 0.0).whole(
+    scene.hub.begin_push(scene.writer.public).whole(
         Entries(scene.id, (entry,)), 0.0
     )  # and nothing is sent
     scene.network.advance(limits.HEARTBEAT_S)

@@ -21,7 +21,7 @@ def scene() -> Scene:
 
 def push(scene: Scene, writer: Writer, *entries: Entry) -> list[str]:
     message = Entries(scene.id, entries)
-    effects, outcomes = scene.hub.begin_push(writer.public, 0.0).whole(message, 0.0)
+    effects, outcomes = scene.hub.begin_push(writer.public).whole(message, 0.0)
     scene.network.perform(effects)
     return [fault.reason if fault is not None else "durable" for fault in outcomes.values()]
 

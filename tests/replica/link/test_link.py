@@ -235,7 +235,7 @@ def test_bytes_lost_on_the_way_to_a_reader_are_released(
     last = genesis
     while hub_link.flow.may_send():
         last = writer.write(genesis.conversation, said("x" * 200), parents=[last])
-        effects, _ = hub.begin_push(writer.public, network.now).whole(
+        effects, _ = hub.begin_push(writer.public).whole(
             Entries(genesis.conversation, (last,)), network.now
         )
         network.perform(effects)

@@ -341,11 +341,11 @@ def test_leaving_ends_one_conversation_and_closing_the_link(scene: Scene) -> Non
 
 def test_a_pushed_entry_is_durable_or_refused(scene: Scene) -> None:
     good, pending = scene.chain(2)
-    _, outcomes = scene.hub.begin_push(scene.writer.public, 0.0).whole(
+    _, outcomes = scene.hub.begin_push(scene.writer.public).whole(
         Entries(scene.id, (pending,)), 0.0
     )
     assert outcomes[pending.id] is not None
-    effects, outcomes = scene.hub.begin_push(scene.writer.public, 0.0).whole(
+    effects, outcomes = scene.hub.begin_push(scene.writer.public).whole(
         Entries(scene.id, (good, pending)), 0.0
     )
     assert outcomes == {good.id: None, pending.id: None}
@@ -357,7 +357,7 @@ def test_one_query_resolves_what_became_of_a_pushed_entry(scene: Scene) -> None:
     other = Writer(1, epoch=8).write(scene.id, said("x"), parents=[scene.genesis])
     forged = replace(other, signature=bytes(64))
     for entry in (later, forged, good, later):
-        _, outcomes = scene.hub.begin_push(scene.writer.public, 0.0).whole(
+        _, outcomes = scene.hub.begin_push(scene.writer.public).whole(
             Entries(scene.id, (entry,)), 0.0
         )
         is_durable = outcomes[entry.id] is None

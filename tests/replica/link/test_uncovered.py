@@ -42,7 +42,7 @@ def test_an_uncovered_entry_is_refused_and_never_acked(club: Club) -> None:
         ("ROLE_FORBIDS", murmur.id)
     ]
     assert len(of(Ack, club.eves.received)) == acks
-    _, outcomes = club.hub.begin_push(club.eve.public, 0.0).whole(Entries(club.id, (murmur,)), 0.0)
+    _, outcomes = club.hub.begin_push(club.eve.public).whole(Entries(club.id, (murmur,)), 0.0)
     assert [fault.reason for fault in outcomes.values() if fault] == ["ROLE_FORBIDS"]
     assert not club.held_by(club.bobs, murmur)
     assert not club.held_by(club.client, murmur)

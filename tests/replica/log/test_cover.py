@@ -134,7 +134,7 @@ def test_an_entry_behind_a_cut_is_offered_once_a_covered_one_follows_it() -> Non
 def test_a_hub_offers_nothing_that_lies_behind_a_cut() -> None:
     scene = Cut()
     hub = Hub(Writer(9).public, Policy())
-    hub.begin_push(scene.ada.public, 0.0).whole(Entries(scene.id, scene.before), 0.0)
+    hub.begin_push(scene.ada.public).whole(Entries(scene.id, scene.before), 0.0)
     pair = Pair(hub, scene.ada.public)
     pair.client.open(scene.id)
     held = pair.client.shelf[scene.id]
@@ -223,7 +223,7 @@ def test_one_frame_of_changes_is_folded_a_few_times_however_long(
         grant = Member(Grant(Writer(100 + number).public, Role.READER))
         frame.append(ada.write(genesis.conversation, grant, parents=frame[-1:]))
     hub = Hub(Writer(9).public, Policy())
-    hub.begin_push(ada.public, 0.0).whole(Entries(genesis.conversation, tuple(frame)), 0.0)
+    hub.begin_push(ada.public).whole(Entries(genesis.conversation, tuple(frame)), 0.0)
     held = hub.shelf[genesis.conversation]
     assert len(held.log) == 101
     assert len(folds) < 5

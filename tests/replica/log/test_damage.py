@@ -187,8 +187,8 @@ def test_a_hub_that_lost_membership_entries_admits_no_member(name: str) -> None:
         assert reasons(peer) == {NOT_FOUND}
         # The answer is the same as that of a hub without the conversation.
         message = Entries(scene.id, (scene.first,))
-        assert scene.hub.begin_push(writer.public, 0.0).whole(message, 0.0) == empty.begin_push(
-            writer.public, 0.0
+        assert scene.hub.begin_push(writer.public).whole(message, 0.0) == empty.begin_push(
+            writer.public
         ).whole(message, 0.0)
 
 
@@ -217,9 +217,7 @@ def test_a_revoked_key_that_omits_its_revocation_is_no_member(scene: Damaged) ->
     assert reasons(eve) == {NOT_FOUND}
     assert scene.held.is_blocked
     # Nor is she a member once it is back, even if she sends it herself.
-    outcomes = scene.hub.begin_push(EVE.public, 0.0).whole(
-        Entries(scene.id, (scene.eve_out,)), 0.0
-    )[1]
+    outcomes = scene.hub.begin_push(EVE.public).whole(Entries(scene.id, (scene.eve_out,)), 0.0)[1]
     assert {fault.reason for fault in outcomes.values() if fault} == {NOT_FOUND}
     assert not scene.held.is_blocked
     scene.pass_minutes(2)
@@ -252,9 +250,7 @@ def test_the_ancestors_of_a_lost_entry_may_be_lost_without_a_trace(scene: Damage
     assert scene.held.is_blocked
     scene.hub.load(scene.id, [e for e in kept if e is not scene.last], lost(scene.eves))
     for _ in range(2):  # the second time the ids that the first lacked are known
-        scene.hub.begin_push(BOB.public, 0.0).whole(
-            Entries(scene.id, (scene.first, scene.eves)), 0.0
-        )
+        scene.hub.begin_push(BOB.public).whole(Entries(scene.id, (scene.first, scene.eves)), 0.0)
     assert not scene.held.is_blocked
 
 
@@ -266,8 +262,8 @@ def test_a_key_that_may_not_create_gets_the_same_from_a_damaged_hub_as_from_an_e
     shown = (scene.genesis, scene.bob_in, scene.eve_in)
     for writer in (EVE, Writer(7)):
         message = Entries(scene.id, shown)
-        answer = scene.hub.begin_push(writer.public, 0.0).whole(message, 0.0)
-        assert answer == empty.begin_push(writer.public, 0.0).whole(message, 0.0)
+        answer = scene.hub.begin_push(writer.public).whole(message, 0.0)
+        assert answer == empty.begin_push(writer.public).whole(message, 0.0)
     assert not empty.shelf
 
 

@@ -111,7 +111,7 @@ class ScriptedHub:
     def bring(self, author: PublicKey, conversation: ConversationId, *entries: Entry) -> None:
         """Let another member append entries."""
         now, message = time.monotonic(), Entries(conversation, entries)
-        effects, faults = self.core.begin_push(author, now).whole(message, now)
+        effects, faults = self.core.begin_push(author).whole(message, now)
         assert not any(faults.values()), f"the kit's entries are right: {faults}"
         self._perform(effects)
 
