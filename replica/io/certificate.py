@@ -13,8 +13,9 @@ from typing import Any
 
 import grpc
 from cryptography import x509
-from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import (
     Encoding,
@@ -132,16 +133,34 @@ def _read(path: Path) -> Certificate | None:
     try:
         key = load_pem_private_key(text, None)
         signed = x509.load_pem_x509_certificate(text)
-        matches = key.public_key() == signed.public_key()
-    except (ValueError, TypeError, UnsupportedAlgorithm):
-        matches = False
-    if not matches or not is_private:
+        is_sound = _is_sound(key, signed)
+    except (ValueError, TypeError, UnsupportedAlgorithm, x509.InvalidVersion):
+        is_sound = False
+    if not is_sound or not is_private:
         # Another one is as good: the hub's identity is not in this file.
         log.warning("certificate damaged or open to others, and replaced", path=str(path))
         return None
     return _certificate(
         signed, key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
     )
+
+
+def _is_sound(key: PrivateKeyTypes, signed: x509.Certificate) -> bool:
+    """Say whether each bit of a key and its certificate is as it was made.
+
+    Both are read without a check of their own: the key proves itself by a signature, and so
+    does the certificate, which the key has signed. Raises ValueError, TypeError.
+    """
+    public = signed.public_key()
+    if not isinstance(key, ec.EllipticCurvePrivateKey) or key.public_key() != public:
+        return False
+    assert isinstance(public, ec.EllipticCurvePublicKey), "it equals one"
+    try:
+        public.verify(key.sign(b"", ec.ECDSA(SHA256())), b"", ec.ECDSA(SHA256()))
+        signed.verify_directly_issued_by(signed)
+    except InvalidSignature:
+        return False
+    return True
 
 
 def _configuration(certificate: Certificate) -> grpc.ServerCertificateConfiguration:

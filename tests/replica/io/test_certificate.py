@@ -55,3 +55,17 @@ def test_a_file_that_can_not_be_used_is_replaced(tmp_path: Path, harm: str) -> N
     second = CertificateFile(path).current
     assert second.digest != first.digest
     assert path.stat().st_mode & 0o777 == 0o600
+
+
+def test_no_flipped_bit_makes_a_hub_serve_what_clients_refuse(tmp_path: Path) -> None:
+    """A wrong private key and a wrong version are read without an error, as is a wrong name."""
+    path = tmp_path / "certificate.pem"
+    sound = CertificateFile(path).current
+    text = path.read_bytes()
+    version = text.index(b"BEGIN CERTIFICATE") + 30  # in the first line, behind the lengths
+    for at in (*range(40, len(text), 23), *range(version, version + 10)):
+        for mask in (1, 16):
+            path.write_bytes(text[:at] + bytes([text[at] ^ mask]) + text[at + 1 :])
+            found = CertificateFile(path).current
+            is_new = found.digest != sound.digest and found.certificate_pem in path.read_bytes()
+            assert found == sound or (is_new and CertificateFile(path).current == found), at
