@@ -32,7 +32,7 @@ from replica.io import (
 from replica.log import public_key
 from replica.refusals import HubUnreachable
 
-SECRETS = ("ticket.secret", "salt.secret", "checkpoint.secret")
+SECRETS = ("ticket.secret", "salt.secret", "checkpoint.secret", "archive.secret")
 HUB_STEP = (
     "this is a hub's folder: start it again; members send the entries it lacks when they link"
 )

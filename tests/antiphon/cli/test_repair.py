@@ -4,6 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from antiphon.cli.repair import SECRETS
+from model_host.io.key_ring import KeyRing
 from replica.io import FolderTaken, keys
 from replica.io.folder_use import FILE
 from syncd.io.config import HubConfig
@@ -158,6 +160,12 @@ def test_a_sound_folder_needs_no_repair(world: World, me: Terminal, talked: str)
     before = sorted(path.name for path in me.store_path.parent.iterdir())
     assert "nothing to repair" in me.ok("repair")
     assert sorted(path.name for path in me.store_path.parent.iterdir()) == before
+
+
+def test_each_secret_of_a_host_can_be_repaired(tmp_path: Path) -> None:
+    """A host does not start with one that was cut off, and names the command."""
+    KeyRing.load(tmp_path)
+    assert {path.name for path in tmp_path.iterdir()} <= set(SECRETS)
 
 
 def test_a_hub_s_folder_is_repaired_too(world: World, me: Terminal, talked: str) -> None:
