@@ -11,7 +11,7 @@ import os
 import sqlite3
 from collections.abc import Sequence
 from contextlib import closing
-from functools import partial
+from functools import cache, partial
 from itertools import chain
 from pathlib import Path
 from urllib.parse import quote
@@ -204,7 +204,9 @@ async def _is_complete(reader: Connection, path: Path) -> bool:
         )
     if steps < len(MIGRATIONS):
         return False
-    if {tuple(row) for row in await reader.execute_fetchall(_FORM)} != _own_form():
+    if {tuple(row) for row in await reader.execute_fetchall(_FORM)} != _form_of(
+        tuple(chain.from_iterable(MIGRATIONS))
+    ):
         # Each conversation would be unreadable for a column that has another name.
         raise StoreCorrupt("the file itself is damaged: its tables have another form")
     return True
@@ -213,12 +215,13 @@ async def _is_complete(reader: Connection, path: Path) -> bool:
 _FORM = "SELECT CAST(name AS BLOB), CAST(sql AS BLOB) FROM sqlite_schema"
 
 
-def _own_form() -> set[tuple[bytes, bytes | None]]:
-    """Return the names and texts of the tables and indexes that the steps build."""
+@cache
+def _form_of(statements: tuple[str, ...]) -> frozenset[tuple[bytes, bytes | None]]:
+    """Return the names and texts of the tables and indexes that the statements build."""
     with closing(sqlite3.connect(":memory:")) as connection:
-        for statement in chain.from_iterable(MIGRATIONS):
+        for statement in statements:
             connection.execute(statement)
-        return set(connection.execute(_FORM))
+        return frozenset(connection.execute(_FORM))
 
 
 async def recover(path: Path) -> None:
