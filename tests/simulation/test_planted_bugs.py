@@ -16,7 +16,10 @@ OWN_FAULTS = ("AttributeError", "NameError", "TypeError")
 """Errors of planted code that no longer fits the code around it, which find nothing."""
 
 MARGIN = 3
-"""Factor on the seeds that a bug needs today, before its test fails."""
+"""Factor on the seeds that a bug needs today, before its test fails.
+
+The seed that finds it today comes first, so that the test runs one seed until the core changes.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,12 +30,12 @@ class Planted:
     shape: Callable[[Mix], Mix]
     first: int
     start: int = 0
-    """The seed to begin with, for a bug that few seeds show."""
+    """The seed from which `first` was looked for, where few seeds show the bug."""
 
     @property
     def budget(self) -> range:
         """Seeds tried."""
-        return range(self.start, self.start + MARGIN * (self.first - self.start + 1))
+        return range(self.first, self.first + MARGIN * (self.first - self.start + 1))
 
 
 BUGS = [
