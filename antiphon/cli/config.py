@@ -4,14 +4,14 @@ import os
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from pydantic import field_validator
+from pydantic import Field
 from pydantic_settings import SettingsConfigDict
 
 from antiphon.cli.errors import FileUnusable
 from replica.conversation import require_address
 from replica.ids import PublicKey, key_from_hex
-from replica.io import ConfigInvalid, make_settings, saved_hub
-from replica.io.program_settings import HexKey, PeerAddress, ProgramSettings
+from replica.io import ConfigInvalid, at_home, make_settings, saved_hub
+from replica.io.program_settings import Folder, HexKey, PeerAddress, ProgramSettings
 from replica.refusals import ArgumentInvalid
 
 Numerics = Literal["auto", "q4", "bf16", "fp32"]
@@ -25,13 +25,13 @@ class Settings(ProgramSettings):
 
     model_config = SettingsConfigDict(env_prefix="ANTIPHON_", extra="forbid")
 
-    data_dir: Path = DEFAULT_ROOT / "replica"
+    data_dir: Folder = DEFAULT_ROOT / "replica"
     """Key, log store and blobs of this replica."""
     hub: PeerAddress = "127.0.0.1:7411"
     """The hub to sync with, host:port."""
     host: HexKey | None = None
     """Hex key of the model host to grant new conversations to; else one the hub vouches for."""
-    services_dir: Path = DEFAULT_ROOT
+    services_dir: Folder = Field(DEFAULT_ROOT, validate_default=False)
     """Folder of the hub's and the host's data under `antiphon up`."""
     model: str = "SmolLM2-135M-Instruct"
     """The model that `antiphon up` serves: a name, or the path of a GGUF or model folder; with @q4,
@@ -42,13 +42,6 @@ class Settings(ProgramSettings):
     """Python module that `antiphon up` runs as the model host."""
     sync_timeout_s: float = 5.0
     """Seconds a command waits for the hub before it continues offline."""
-
-    @field_validator("data_dir", "services_dir", mode="before")
-    @classmethod
-    def _is_folder(cls, value: str | Path) -> str | Path:
-        if not str(value):
-            raise ValueError("the folder has no name")
-        return value
 
     @property
     def host_key(self) -> PublicKey | None:
@@ -87,7 +80,7 @@ def default_config_file() -> Path:
 
 def load_settings(flags: dict[str, Any], config_file: Path | None = None) -> Settings:
     """Read the settings; `flags` that are None were not given. Raises ConfigInvalid."""
-    path = (config_file or default_config_file()).expanduser()
+    path = at_home(config_file or default_config_file())
     if config_file is not None and not path.is_file():
         fault = "is no regular file" if path.exists() else "does not exist"
         raise ConfigInvalid(f"{path} {fault}")

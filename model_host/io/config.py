@@ -11,6 +11,7 @@ from model_host.model_config import CONTEXT_TOKENS_MIN
 from replica.io import LogFormat
 from replica.io.program_settings import (
     EndpointAddress,
+    Folder,
     HexKey,
     ListenAddress,
     PeerAddress,
@@ -32,9 +33,9 @@ class HostConfig(ProgramSettings):
         use_attribute_docstrings=True,  # they are the help of the flags
     )
 
-    data_dir: Path = Path("~/.local/share/antiphon/host")
+    data_dir: Folder = Path("~/.local/share/antiphon/host")
     """Keys, log store, journals; checkpoints under derived/."""
-    key_ring: Path | None = None
+    key_ring: Folder | None = None
     """Folder of the secrets that hosts share to exchange checkpoints; else the data folder."""
     hub: PeerAddress = "127.0.0.1:7411"
     """The hub to serve, host:port."""

@@ -67,7 +67,7 @@ from replica.io.replica import Replica
 from replica.io.rpc import now_ms
 from replica.io.salvage import StoreRepair, repair_store
 from replica.io.saved_acks import SavedAcks
-from replica.io.settings import ConfigInvalid, make_settings
+from replica.io.settings import ConfigInvalid, at_home, make_settings
 from replica.io.standard_streams import ReaderGone, guarded_streams
 from replica.io.status import PeerError, error_of
 from replica.io.store import Store
@@ -136,6 +136,7 @@ __all__ = [
     "TurnEvent",
     "add_services",
     "allow_descriptors",
+    "at_home",
     "await_grant",
     "begin",
     "bounded_server",

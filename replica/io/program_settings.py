@@ -3,9 +3,11 @@
 Not imported with the package: pydantic costs each replica's process 0.1 s.
 """
 
+from math import isfinite
+from pathlib import Path
 from typing import Annotated
 
-from pydantic import AfterValidator, field_validator
+from pydantic import AfterValidator, BeforeValidator, field_validator
 from pydantic_settings import (
     BaseSettings,
     PydanticBaseSettingsSource,
@@ -14,6 +16,7 @@ from pydantic_settings import (
 
 from replica.conversation import address_of, addresses_in, endpoint, require_address
 from replica.ids import key_from_hex
+from replica.io.settings import ConfigInvalid, at_home
 from replica.refusals import ArgumentInvalid
 
 
@@ -45,6 +48,23 @@ def _endpoint(text: str) -> str:
     return text
 
 
+def _named(value: object) -> object:
+    """Refuse the empty name, which is the working directory to a Path."""
+    if value == "":
+        raise ValueError("the folder has no name")
+    return value
+
+
+def _in_a_home(path: Path) -> Path:
+    try:
+        at_home(path)
+    except ConfigInvalid as error:
+        raise ValueError(error.detail) from error
+    return path
+
+
+Folder = Annotated[Path, BeforeValidator(_named), AfterValidator(_in_a_home)]
+"""A folder; `~` and `~USER` at its beginning are home folders."""
 HexKey = Annotated[str, AfterValidator(_key)]
 """A public key of 64 hex digits."""
 PeerAddress = Annotated[str, AfterValidator(_address)]
@@ -75,7 +95,9 @@ class ProgramSettings(BaseSettings):
     @field_validator("*")
     @classmethod
     def _none_is_negative(cls, value: object) -> object:
-        """Refuse a bound below zero: nothing would be within it, and a daemon would run with it."""
+        """Refuse a bound below zero, or without end, with which a daemon would run."""
+        if isinstance(value, float) and not isfinite(value):
+            raise ValueError("this is no finite number")
         if isinstance(value, int | float) and value < 0:
             raise ValueError("this is below 0")
         return value

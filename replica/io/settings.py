@@ -30,6 +30,14 @@ class ConfigInvalid(RequestRefused):
     next_step = "Correct it where it is set: in the flag, the variable or the line of the file."
 
 
+def at_home(path: Path) -> Path:
+    """Return a path with its `~` or `~USER` expanded. Raises ConfigInvalid without such a home."""
+    try:
+        return path.expanduser()
+    except RuntimeError as error:  # of a user that the system does not know, as in a container
+        raise ConfigInvalid(f"'{path}': no such home folder is known here; set HOME") from error
+
+
 def make_settings(
     settings: type[S], given: Mapping[str, Any], *, file: Path, flags: Mapping[str, str]
 ) -> S:

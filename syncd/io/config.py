@@ -9,6 +9,7 @@ from replica import limits
 from replica.io import LogFormat
 from replica.io.program_settings import (
     EndpointAddress,
+    Folder,
     HexKey,
     ListenAddresses,
     ProgramSettings,
@@ -25,7 +26,7 @@ class HubConfig(ProgramSettings):
         use_attribute_docstrings=True,  # they are the help of the flags
     )
 
-    data_dir: Path = Path("~/.local/share/antiphon/hub")
+    data_dir: Folder = Path("~/.local/share/antiphon/hub")
     """Identity, log store and blobs."""
     listen: ListenAddresses = "127.0.0.1:7411"
     """Addresses to listen on, host:port, separated by commas; port 0 picks a free one. Off

@@ -104,7 +104,8 @@ async def start(config: HubConfig) -> HubServer:
         await driver.start()
         closing.push_async_callback(driver.stop)
         wanted = addresses_in(config.listen)
-        calls_of_one = max(limits.CONNECTION_CALLS_MAX, 2 * config.links_per_key_max)
+        links = min(config.links_per_key_max, limits.STREAMS_MAX)  # gRPC's number has 32 bits
+        calls_of_one = max(limits.CONNECTION_CALLS_MAX, 2 * links)
         server = bounded_server(len(wanted), calls_of_one)
         closing.push_async_callback(_stop_calls, server, driver)
         certificate = None

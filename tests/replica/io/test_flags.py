@@ -13,8 +13,10 @@ from pydantic_settings import (
     TomlConfigSettingsSource,
 )
 
+from antiphon.cli.config import load_settings
 from model_host.io.config import HostConfig
 from replica.io.flags import read_settings
+from replica.io.settings import ConfigInvalid
 from syncd.io import HubConfig
 
 FILE = "test.toml"
@@ -169,6 +171,44 @@ def test_no_number_of_a_daemon_is_below_zero(
             read_settings(settings, [flag, "-1"], prog="test", description="", flags={})
         assert ended.value.code == 2
         assert f"test: {flag}: " in capsys.readouterr().err, name
+
+
+@pytest.mark.parametrize("settings", [HubConfig, HostConfig])
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        ("", "the folder has no name"),
+        ("~nobody-has-this-name/x", "no such home folder is known here"),
+    ],
+)
+def test_a_folder_that_cannot_be_meant_is_refused(
+    settings: type[BaseSettings], value: str, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The empty one would be the working directory."""
+    with pytest.raises(SystemExit) as ended:
+        read_settings(settings, ["--data-dir", value], prog="test", description="", flags={})
+    assert ended.value.code == 2
+    shown = capsys.readouterr().err
+    assert shown.startswith("test: --data-dir: ")
+    assert said in shown
+
+
+def test_a_command_without_a_home_folder_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a user of a container has none, whose number has no name."""
+    monkeypatch.setenv("ANTIPHON_CONFIG", "~nobody-has-this-name/config.toml")
+    with pytest.raises(ConfigInvalid, match="set HOME"):
+        load_settings({})
+
+
+@pytest.mark.parametrize("value", ["nan", "inf"])
+def test_a_number_without_a_value_is_refused(
+    value: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        given = ["--hub-checkpoint-idle-s", value]
+        read_settings(HostConfig, given, prog="test", description="", flags={})
+    assert ended.value.code == 2
+    assert "test: --hub-checkpoint-idle-s: " in capsys.readouterr().err
 
 
 KEY = "ab" * 32

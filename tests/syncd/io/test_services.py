@@ -351,3 +351,8 @@ async def test_a_watch_of_the_heaviest_key_is_told_when_to_come_again(served: Se
     assert not served.hub.driver.hub.links
     stranger = served.stranger.sync.Watch(request, metadata=served.stranger.metadata)
     assert await refused(stranger) == "CONVERSATION_NOT_FOUND"
+
+
+async def test_a_hub_runs_with_any_bound_of_links_that_its_operator_states(tmp_path: Path) -> None:
+    async with serve_hub(tmp_path, links_per_key_max=2**31) as served:
+        await served.say("still here")
