@@ -31,7 +31,7 @@ from replica.refusals import ConversationDeleted
 from syncd import queries
 from syncd.bringers import Bringers
 from syncd.connected import Connected, LinkId
-from syncd.disk_quota import DiskQuota, stored_bytes
+from syncd.disk_quota import DiskQuota, disk_bytes
 from syncd.fan_out import FanOut, HubEffects
 from syncd.policy import Policy
 from syncd.pushing import Pushing
@@ -81,7 +81,8 @@ class Hub:
         else:
             if not self.shelf.is_known(held.id):
                 self.bringers.count(held.creator, held.id)
-            self.disk.set_log(held.id, held.creator, stored_bytes(held.log.entries.values()))
+            stored = disk_bytes(len(held.log), held.log.size_bytes)
+            self.disk.set_log(held.id, held.creator, stored)
             self.shelf.load(held)
             out.list_one(held.id)
         return out.build()

@@ -91,6 +91,11 @@ DELETE = (
     "DELETE FROM membership WHERE conversation = ?",
 )
 
+ROWS_OF = """
+SELECT rowid FROM entries WHERE conversation = ?1 AND rowid > ?2 ORDER BY rowid LIMIT 65536
+"""
+DELETE_ROW = "DELETE FROM entries WHERE rowid = ?"
+
 SAVE_ACK = "INSERT OR REPLACE INTO acks VALUES (?, ?, ?, ?, ?, ?)"
 LOAD_ACKS = """
 SELECT conversation, peer, lane, head, acked_ms, checksum FROM acks

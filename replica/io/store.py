@@ -23,6 +23,7 @@ from replica.io import statements as sql
 from replica.io.commit import GroupCommit
 from replica.io.connection import Connection
 from replica.io.disk import sync_folder, typed_errors
+from replica.io.erasing import ROWS_MIN, ErasingSteps
 from replica.io.high_water import MarkFile
 from replica.io.repair import Repairs
 from replica.io.rows import ENTRY, Examined, examine
@@ -185,7 +186,9 @@ class Store:
     async def delete(self, conversation: ConversationId, *, finishes: bool = False) -> None:
         """Erase entries, acks and quarantine of a conversation durably; overwrite their pages.
 
-        With `finishes` its tombstone states from then on that nothing is left to erase.
+        With `finishes` its tombstone states from then on that nothing is left to erase. A
+        conversation with a tombstone may be erased in part, so a long one is, in steps: in a
+        single transaction all appends would wait for it (DECISIONS D560).
         """
         statements = [Statement(text, [(conversation,)]) for text in sql.DELETE]
         if self.lost_count:  # a repair would bring back what the lost end has of it
@@ -196,11 +199,14 @@ class Store:
         ((count,),) = await self._rows(sql.COUNT, conversation)
         # Before the rows: a process killed in between leaves a mark that is behind, not ahead.
         self._mark.write(self._mark.mark.without(conversation, count))
+        steps = ErasingSteps(self._commit, self._rows, conversation)
         try:
+            if finishes and count > ROWS_MIN:
+                await steps.run()
             await self._commit.write(statements, truncate=True)
         except StoreError:
             mark = self._mark.mark
-            self._mark.write(replace(mark, stored=mark.stored + count))
+            self._mark.write(replace(mark, stored=mark.stored + count - steps.erased))
             raise
 
     def save_acks(

@@ -43,6 +43,8 @@ class Deletions:
         self._running: set[asyncio.Task[None]] = set()
         self._of: dict[ConversationId, asyncio.Task[None]] = {}
         """Those of the running ones that somebody asked for."""
+        self._erasing: set[asyncio.Task[None]] = set()
+        """What takes long of them: the erasure of entries, step by step."""
         self._kept: set[ConversationId] = set()
         """Deleted conversations whose bytes are still to be erased."""
         self._timer: asyncio.TimerHandle | None = None
@@ -65,10 +67,12 @@ class Deletions:
             log.exception("deletions not noted as finished", count=len(erased))
 
     async def stop(self) -> None:
-        """Wait for the deletions that run."""
+        """Wait for the deletions that run; the next start goes on with the bytes that are left."""
         self._is_stopping = True
         if self._timer is not None:
             self._timer.cancel()
+        for erasing in self._erasing:
+            erasing.cancel()
         await asyncio.gather(*self._running, return_exceptions=True)
 
     async def decided(self, conversation: ConversationId) -> None:
@@ -135,5 +139,14 @@ class Deletions:
     async def _erase(self, conversation: ConversationId) -> None:
         """Erase what is stored, the entries last, with a note that nothing is left."""
         await self._blobs.delete(conversation)
-        if await self._store.has(conversation):
-            await self._store.delete(conversation, finishes=True)
+        if not await self._store.has(conversation):
+            return
+        erasing = asyncio.create_task(self._store.delete(conversation, finishes=True))
+        self._erasing.add(erasing)
+        erasing.add_done_callback(self._erasing.discard)
+        if self._is_stopping:
+            erasing.cancel()
+        await asyncio.wait({erasing})
+        if erasing.cancelled():
+            raise StoreError("the hub stops, and its next start erases the rest")
+        await erasing

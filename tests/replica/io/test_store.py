@@ -1,5 +1,6 @@
 import asyncio
 import dataclasses
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -7,8 +8,9 @@ import pytest
 from replica.conversation.entry_store import Stored
 from replica.errors import StoreError
 from replica.ids import ConversationId, Lane, Position, Track
-from replica.io import commit
+from replica.io import commit, erasing
 from replica.io.store import Store
+from replica.io.transaction import Statement
 from replica.log.entry import Entry
 from replica.refusals import StoreFull, StoreLocked
 from tests.support.callers import until
@@ -218,6 +220,56 @@ async def test_deleting_leaves_no_trace_of_a_conversation(path: Path) -> None:
         assert await store.quarantined() == []
         assert await store.load_acks(conversation, peer) == ((), None)
         assert (await store.load(kept[0].conversation)).entries == kept
+
+
+async def test_a_long_deleted_conversation_is_erased_in_steps_beside_other_writes(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its pages are overwritten, for which every append would wait."""
+    monkeypatch.setattr(erasing, "ROWS_MAX", 16)
+    gone, kept = log(100), log(10, seed=2)
+    async with await Store.open(path) as store:
+        await store.append([*gone, kept[0]])
+        await store.tombstones.put([gone[0].conversation])
+        deletion = asyncio.create_task(store.delete(gone[0].conversation, finishes=True))
+        left = []
+        for entry in kept[1:]:
+            await store.append([entry])
+            stored = {one.conversation: one.entries for one in await store.conversations()}
+            left.append(stored.get(gone[0].conversation, 0))
+        assert len({count for count in left if 0 < count < len(gone)}) > 1
+        await deletion
+        assert not await store.has(gone[0].conversation)
+        assert (await store.load(kept[0].conversation)).entries == kept
+    async with await Store.open(path) as store:
+        assert store.lost_count == 0
+        assert await store.tombstones.load() == {gone[0].conversation: True}
+
+
+async def test_a_step_that_the_disk_refuses_leaves_the_mark_at_what_is_stored(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(erasing, "ROWS_MAX", 16)
+    gone = log(100)
+    async with await Store.open(path) as store:
+        await store.append(gone)
+        await store.tombstones.put([gone[0].conversation])
+        before, write = store._mark.mark.stored, store._commit.write
+        steps: list[Sequence[Statement]] = []
+
+        async def refused(statements: Sequence[Statement]) -> None:
+            steps.append(statements)
+            if len(steps) == 4:
+                raise StoreFull
+            await write(statements)
+
+        monkeypatch.setattr(store._commit, "write", refused)
+        with pytest.raises(StoreFull):
+            await store.delete(gone[0].conversation, finishes=True)
+        assert store._mark.mark.stored == before - 3 * 16
+        monkeypatch.undo()
+        await store.delete(gone[0].conversation, finishes=True)
+        assert store._mark.mark.stored == before - len(gone)
 
 
 def position(entry: Entry) -> Position:

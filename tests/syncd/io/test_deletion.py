@@ -140,6 +140,27 @@ async def test_a_start_completes_the_deletions_that_were_interrupted_and_no_othe
         assert set(erased) == expected
 
 
+async def test_a_hub_that_stops_leaves_the_rest_of_an_erasure_to_its_next_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A long one takes longer than whoever stops the hub waits."""
+    began = asyncio.Event()
+
+    async def endless(*_conversation: object, **_finishes: object) -> None:
+        began.set()
+        await asyncio.Event().wait()
+
+    async with serve_hub(tmp_path) as served, asyncio.timeout(20):
+        monkeypatch.setattr(served.hub.driver.store, "delete", endless)
+        call = delete(served)
+        await began.wait()
+        call.cancel()
+    assert await restarted(tmp_path, served) == 0
+    async with await Store.open(tmp_path / "hub" / "log" / "log.db") as store:
+        assert await store.tombstones.load() == {served.id: True}
+        assert not await store.has(served.id)
+
+
 async def test_a_deletion_whose_bytes_are_not_gone_is_not_finished(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
