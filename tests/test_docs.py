@@ -1,4 +1,4 @@
-"""docs/operating.md against the code: metrics and the fields of logs."""
+"""docs/ against the code: metrics, the fields of logs, and the variables of services."""
 
 import ast
 import re
@@ -6,12 +6,15 @@ from pathlib import Path
 
 import pytest
 
+from antiphon.cli.config import Settings
 from model_host import measures as host
+from model_host.io.config import HostConfig
 from model_host.kv.page_pool import PoolCounters
 from replica.ids import PublicKey
 from replica.measures import Measure
 from syncd import measures as hub
 from syncd.hub import Hub
+from syncd.io import HubConfig
 from syncd.policy import Policy
 
 ROOT = Path(__file__).parent.parent
@@ -47,6 +50,22 @@ def test_names_follow_the_conventions_of_prometheus(measure: Measure) -> None:
     assert measure.name.endswith("_total") == (measure.kind == "counter")
     assert not re.search(r"_(ms|us|kb|mb|count|sum|bucket)(_|$)", measure.name)
     assert measure.help.endswith(".")
+
+
+# --- services -------------------------------------------------------------------------------
+
+RUNNING = (ROOT / "docs" / "running.md").read_text()
+SETTINGS = (HubConfig, HostConfig, Settings)
+
+
+def test_the_services_set_variables_that_are_read() -> None:
+    read = {"ANTIPHON_CACHE_DIR"}
+    for settings in SETTINGS:
+        prefix = settings.model_config["env_prefix"]
+        read |= {f"{prefix}{name}".upper() for name in settings.model_fields}
+    named = re.findall(r"^Environment=(\w+)=", RUNNING, re.MULTILINE)
+    assert len(named) > 4
+    assert set(named) <= read
 
 
 # --- logs -----------------------------------------------------------------------------------
