@@ -39,6 +39,8 @@ CONVERSATIONS_IN_MEMORY_MAX = 1_000
 MEMBERSHIP_RESERVE = 1_024
 """Membership entries owners may add to a full conversation, so that a revocation fits."""
 LANES_PER_KEY_MAX = 1_024
+OWN_HEADS_MAX = 1_024
+"""Heads that a Hint names; owners may have more lanes, since changes of members have no bound."""
 READER_ENTRIES_MAX = 64
 """Entries of a key whose only role is to read: it may join heads and resign."""
 SEALS_PER_REQUEST_MAX = 8

@@ -77,6 +77,7 @@ MEANINGS = {
         "QUOTA_EXCEEDED",
     ),
     "LANES_PER_KEY_MAX": ("quota", "lanes of a key in a conversation", "QUOTA_EXCEEDED"),
+    "OWN_HEADS_MAX": ("quota", "own heads that a Hint names", ""),
     "READER_ENTRIES_MAX": (
         "quota",
         "entries of a key with the role of reader alone, in a conversation",

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import islice
 
+from replica import limits
 from replica.conversation import Conversation
 from replica.ids import ConversationId, EntryId, Position, PublicKey
 from replica.log import Conflict, Entry, Kind
@@ -16,6 +17,8 @@ from replica.order import SealNode, frontier
 
 OPEN_LOOKED_AT = 16
 """Requests without an answer that one hint looks at, the latest ones: it bounds its cost."""
+FORK_HEADS_MAX = 64
+"""Heads of one lane that a hint names: whoever forks its lane again and again has no more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +61,9 @@ def hint_for(held: Conversation, author: PublicKey) -> Hint:
     tip = tips[-1] if tips else None
     parents = frontier(order, tip)
     named = [*parents, *([tip.id] if tip else [])]
-    lanes = log.lanes_of(author)
-    heads = [log.entries[i] for lane in lanes for i in log.lane_tips(lane)]
+    lanes = reversed(log.lanes_of(author))
+    own = (i for lane in lanes for i in log.lane_last_tips(lane, FORK_HEADS_MAX))
+    heads = [log.entries[i] for i in islice(own, limits.OWN_HEADS_MAX)]
     return Hint(
         held.id,
         tip.id if tip else None,

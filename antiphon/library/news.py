@@ -54,7 +54,7 @@ def events_of(held: Conversation, entries: Iterable[Entry], me: PublicKey) -> It
                 yield from _of_member(held, entry)
         elif membership.is_visible(entry):
             yield from _of_entry(held, entry, me)
-        if len(held.log.lane_tips(entry.header.lane)) > 1:
+        if held.log.lane_fork(entry.header.lane) is not None:
             yield e.Diverged(entry.header.author, entry.id, held.id)
 
 

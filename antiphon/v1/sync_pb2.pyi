@@ -1236,7 +1236,9 @@ class Hint(_message.Message):
 
     @_builtins.property
     def own_heads(self) -> _containers.RepeatedCompositeFieldContainer[Global___LaneHead]:
-        """Heads of the caller's own lanes, by epoch, track, seq and id."""
+        """Heads of the caller's own lanes, by epoch, track, seq and id. At most OWN_HEADS_MAX (11), of
+        the lanes that came last, and at most 64 of one lane, the latest by (lamport, id).
+        """
 
     @_builtins.property
     def membership_heads(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]:

@@ -65,4 +65,4 @@ class Epochs:
 
     def _is_forked(self, held: Conversation, epoch: int) -> bool:
         own = (lane for lane in held.log.lanes_of(self._public) if lane.epoch == epoch)
-        return any(len(held.log.lane_tips(lane)) > 1 for lane in own)
+        return any(held.log.lane_fork(lane) is not None for lane in own)

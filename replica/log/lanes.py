@@ -8,12 +8,16 @@ from bisect import bisect_right, insort
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import islice
 
 from replica.ids import EntryId, Lane, PublicKey
 from replica.log.entry import Entry
 
 OrderKey = tuple[int, EntryId]
 """(lamport, id)."""
+
+_LOOKED_AT_PER_TIP = 16
+"""Entries of a forked lane that are looked at for each of its latest tips."""
 
 
 @dataclass(slots=True)
@@ -97,6 +101,17 @@ class Lanes:
         """Return the last entries of a lane, ascending; several where it is forked."""
         slots = self._slots.get(lane)
         return tuple(sorted(slots.tips)) if slots else ()
+
+    def last_tips(self, lane: Lane, most: int) -> tuple[EntryId, ...]:
+        """Return at most so many last entries of a lane, ascending: all, else the latest ones.
+
+        They are looked for among the entries at the lane's end, however often it is forked.
+        """
+        slots = self._slots.get(lane)
+        if slots is None or len(slots.tips) <= most:
+            return self.tips(lane)
+        end = slots.behind_fork[: -_LOOKED_AT_PER_TIP * most - 1 : -1]
+        return tuple(sorted(islice((i for _, i in end if i in slots.tips), most)))
 
     def walk(self, lane: Lane, start: int = 0) -> Iterator[EntryId]:
         """Return the ids of a lane from one seq on, in (lamport, id) order, read as asked for.

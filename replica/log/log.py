@@ -47,6 +47,8 @@ class Log:
         """Return the number of lanes."""
         self.lanes_of = self._lanes.of
         """Return the lanes of one author."""
+        self.lane_last_tips = self._lanes.last_tips
+        """Return at most so many last entries of a lane, the latest ones where it has more."""
         self.lane_fork = self._lanes.fork
         """Return the first seq at which a lane holds several entries, None if it is not forked."""
         self.lane_walk = self._lanes.walk

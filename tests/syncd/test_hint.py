@@ -2,10 +2,13 @@
 
 import pytest
 
+from replica import limits
 from replica.conversation.conversation import Conversation
 from replica.log.body import Cancel, Member, Request, Revocation, Role, Sampling
 from replica.log.entry import Entry
+from syncd import hint
 from syncd.hint import OPEN_LOOKED_AT, Answered, Hint, OwnHead, answers, hint_for
+from tests.support.call_count import calls
 from tests.support.sample import Sample
 from tests.support.stories import Story, answer, cut_at
 from tests.support.writers import Writer, said
@@ -98,6 +101,40 @@ def test_a_hint_names_both_ends_of_a_forked_lane(asked: Asked) -> None:
     left = asked.say(first)
     right = asked.add(twin.write(asked.held.id, said("y"), parents=[first]))
     assert {left.id, right.id} <= {head.position.id for head in asked.hint().own_heads}
+
+
+def test_a_hint_of_many_own_heads_names_the_latest(
+    asked: Asked, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A lane may be forked without end, and changes of members begin any number of lanes."""
+    monkeypatch.setattr(limits, "OWN_HEADS_MAX", 9)
+    monkeypatch.setattr(hint, "FORK_HEADS_MAX", 4)
+    begun = [Writer(1, epoch=number) for number in range(100, 108)]
+    lanes = [asked.add(w.write(asked.id, said("x"), parents=[asked.genesis])) for w in begun]
+    twins = [begun[5].restored() for _ in range(40)]
+    forks = [
+        asked.add(twin.write(asked.id, said(str(number)), parents=[asked.genesis]))
+        for number, twin in enumerate(twins)
+    ]
+    latest = sorted(forks, key=lambda entry: entry.order_key)[-4:]
+    named = {head.position.id for head in asked.hint().own_heads}
+    assert named == {entry.id for entry in (*lanes[7:5:-1], *latest, *lanes[4:1:-1])}
+
+
+def test_the_hint_of_a_lane_that_is_forked_without_end_costs_the_same(asked: Asked) -> None:
+    twin = Writer(1, epoch=100)
+
+    def fork(count: int) -> None:
+        for _ in range(count):
+            one, number = twin.restored(), len(asked.held.log)
+            asked.add(one.write(asked.id, said(str(number)), parents=[asked.genesis]))
+
+    fork(100)
+    asked.hint()
+    few = calls(asked.hint)
+    fork(300)
+    asked.hint()
+    assert calls(asked.hint) < 1.1 * few
 
 
 def test_a_hint_names_the_membership_heads(asked: Asked) -> None:
