@@ -15,6 +15,9 @@ from syncd.fan_out import FanOut, HubEffects
 from syncd.policy import Policy
 from syncd.shelf import HubShelf
 
+FAULT_IDS_MAX = 64
+"""Missing ids that are looked for per entry: a fault names no more."""
+
 Outcomes = dict[EntryId, Fault | None]
 """Per pushed entry the fault that refused it, None if it is admitted."""
 
@@ -74,15 +77,18 @@ class Pushing:
         held = self._shelf.get(conversation)
         if held is None:
             return self._outcomes
-        for entry_id, fault in self._outcomes.items():
-            if fault is None or fault.reason != EntriesMissing.reason:
-                continue
-            if entry_id in held.log.covered():
-                self._outcomes[entry_id] = None  # by a later part
-                continue
-            fate = queries.fate_of(held, entry_id)
-            if isinstance(fate, queries.Pending):
-                self._outcomes[entry_id] = Fault.of(EntriesMissing(missing=fate.missing))
+        log, covered = held.log, held.log.covered()
+        waited = [
+            entry_id
+            for entry_id, fault in self._outcomes.items()
+            if fault is not None and fault.reason == EntriesMissing.reason
+        ]
+        # By a later part.
+        self._outcomes |= dict.fromkeys(i for i in waited if i in covered)
+        pending = [i for i in waited if i in log.pending]
+        missing = log.admission.missing_for_each(pending, FAULT_IDS_MAX)
+        for entry_id in pending:
+            self._outcomes[entry_id] = Fault.of(EntriesMissing(missing=missing[entry_id]))
         return self._outcomes
 
     def whole(self, message: Entries, now: float) -> tuple[HubEffects, Outcomes]:

@@ -64,7 +64,10 @@ class Unknown:
 
 @dataclass(frozen=True, slots=True)
 class Pending:
-    """The entry is pending until these arrive, ascending; none if it waits for a grant."""
+    """The entry is pending until these arrive, ascending; none if it waits for a grant.
+
+    At most as many as a Fetch may ask for.
+    """
 
     missing: tuple[EntryId, ...]
 
@@ -83,7 +86,8 @@ Fate = Unknown | Pending | Held
 def fate_of(held: Conversation, entry_id: EntryId) -> Fate:
     """Return the fate of an entry."""
     if entry_id in held.log.pending:
-        return Pending(tuple(held.log.admission.missing_for(entry_id)))
+        missing = held.log.admission.missing_for(entry_id, limits.FETCH_IDS_MAX)
+        return Pending(tuple(missing))
     if entry_id not in held.log.entries:
         return Unknown()
     return Held(held.order.seal_of.get(entry_id), held.order.generation_of(entry_id))

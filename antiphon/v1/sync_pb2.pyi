@@ -1455,7 +1455,7 @@ class ResolveResponse(_message.Message):
     @_builtins.property
     def missing(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]:
         """Where it is pending: all ids that it waits for, directly or not, and that are not here, those
-        that bodies list included.
+        that bodies list included; of more than 8,192 some of them.
         """
 
     def __init__(

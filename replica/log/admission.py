@@ -173,9 +173,15 @@ class Admission:
         """Count the pending entries of an author that begin a lane."""
         return self._pending.lanes_by_author[author]
 
-    def missing_for(self, entry_id: EntryId) -> list[EntryId]:
-        """Return the ids of the missing ancestors of a pending entry, ascending."""
-        return self._pending.missing_for(entry_id, self._entries)
+    def missing_for(self, entry_id: EntryId, most: int) -> list[EntryId]:
+        """Return at most so many ids of the missing ancestors of a pending entry, ascending."""
+        return self._pending.missing_for(entry_id, self._entries, most)
+
+    def missing_for_each(
+        self, ids: Iterable[EntryId], most: int
+    ) -> dict[EntryId, tuple[EntryId, ...]]:
+        """Return what is missing for each of many pending entries, looking at each once."""
+        return self._pending.missing_for_each(ids, self._entries, most)
 
     def all_missing(self) -> set[EntryId]:
         """Return the ids that pending entries name and that are neither admitted nor pending."""

@@ -66,10 +66,43 @@ class PendingEntries:
         pending = (self.entries[i] for i in self._ancestors(entry_id) if i in self.entries)
         return sorted(pending, key=lambda e: e.order_key)
 
-    def missing_for(self, entry_id: EntryId, admitted: Container[EntryId]) -> list[EntryId]:
-        """Return the ids of ancestors that are neither pending nor `admitted`, ascending."""
-        ancestors = self._ancestors(entry_id)
-        return sorted(i for i in ancestors if i not in self.entries and i not in admitted)
+    def missing_for(
+        self, entry_id: EntryId, admitted: Container[EntryId], most: int
+    ) -> list[EntryId]:
+        """Return the ids of ancestors that are neither pending nor `admitted`, ascending.
+
+        Of more than `most` those that are found first.
+        """
+        missing, seen, left = list[EntryId](), {entry_id}, [entry_id]
+        while left and len(missing) < most:
+            for name in self._named.get(left.pop(), ()):
+                if name in seen or name in admitted:
+                    continue
+                seen.add(name)
+                (left if name in self.entries else missing).append(name)
+        return sorted(missing[:most])
+
+    def missing_for_each(
+        self, ids: Iterable[EntryId], admitted: Container[EntryId], most: int
+    ) -> dict[EntryId, tuple[EntryId, ...]]:
+        """Return `missing_for` of each of many entries, and of others; each is looked at once."""
+        found: dict[EntryId, tuple[EntryId, ...]] = {}
+        left = list(ids)
+        while left:
+            entry_id = left[-1]
+            names = self._named.get(entry_id, ()) if entry_id not in found else ()
+            before = [i for i in names if i in self.entries and i not in found]
+            if before:
+                left += before
+                continue
+            left.pop()
+            if entry_id not in found:
+                lacking: dict[EntryId, None] = {}
+                for name in names:
+                    if name not in admitted and len(lacking) < most:
+                        lacking |= dict.fromkeys(found.get(name, (name,)))
+                found[entry_id] = tuple(sorted(list(lacking)[:most]))
+        return found
 
     def _ancestors(self, entry_id: EntryId) -> set[EntryId]:
         return reach([entry_id], lambda i: self._named.get(i, ()))

@@ -3,7 +3,8 @@
 from replica.link.messages import Entries
 from replica.link.steps import STEP_ENTRIES
 from replica.log.body import Cut, Grant, Member, Revocation, Role
-from syncd.pushing import Outcomes
+from syncd.pushing import FAULT_IDS_MAX, Outcomes
+from tests.support.call_count import calls
 from tests.support.scene import Scene
 from tests.support.writers import Writer, said
 
@@ -50,3 +51,37 @@ def test_what_is_pending_at_the_end_is_refused_with_the_entries_it_lacks() -> No
         third.id: ("ENTRIES_MISSING", (first.id,)),
     }
     assert not scene.held.log.pending
+
+
+def test_a_long_chain_without_its_beginning_costs_as_much_for_each_entry() -> None:
+    def work(count: int) -> int:
+        scene = Scene().begin()
+        line = scene.chain(count + 1)[1:]
+        pushing = scene.hub.begin_push(scene.writer.public)
+        pushing.receive(Entries(scene.id, tuple(line)), 0.0)
+        found = calls(lambda: pushing.outcomes(scene.id))
+        pushing.end()
+        return found
+
+    assert work(160) < 9 * work(20)
+
+
+def test_what_an_entry_lacks_behind_many_others_is_told_up_to_a_bound() -> None:
+    scene = Scene().begin()
+    line = scene.chain(FAULT_IDS_MAX + 10)
+    twins = [Writer(1, epoch=number + 50) for number in range(len(line))]
+    lacking = [t.write(scene.id, said("t"), parents=[scene.genesis]) for t in twins]
+    sent = [
+        Writer(1, epoch=number + 500).write(scene.id, said("s"), parents=[one])
+        for number, one in enumerate(lacking)
+    ]
+    ends = [
+        Writer(1, epoch=number).write(scene.id, said("e"), parents=sent[start : start + 40])
+        for number, start in ((900, 0), (901, 34))
+    ]
+    last = Writer(1, epoch=902).write(scene.id, said("l"), parents=ends)
+    outcomes = push(scene, Entries(scene.id, (last, *ends, *sent)))
+    fault = outcomes[last.id]
+    assert fault is not None
+    assert len(fault.missing) == FAULT_IDS_MAX
+    assert set(fault.missing) <= {entry.id for entry in lacking}

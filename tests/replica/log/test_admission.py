@@ -60,11 +60,11 @@ def test_missing_ancestors_are_found_behind_pending_entries(small: SmallLog) -> 
     last = small.say(small.eve, reply)
     for entry in (last, reply):
         small.log.admit(entry)
-    assert small.log.admission.missing_for(last.id) == sorted([first.id, second.id])
+    assert small.log.admission.missing_for(last.id, 9) == sorted([first.id, second.id])
     small.log.admit(second)
-    assert small.log.admission.missing_for(last.id) == [first.id]
+    assert small.log.admission.missing_for(last.id, 9) == [first.id]
     small.log.admission.drop([reply.id])
-    assert small.log.admission.missing_for(last.id) == [reply.id]
+    assert small.log.admission.missing_for(last.id, 9) == [reply.id]
 
 
 def test_a_missing_id_is_neither_admitted_nor_pending(small: SmallLog) -> None:
@@ -83,7 +83,7 @@ def test_a_missing_id_is_neither_admitted_nor_pending(small: SmallLog) -> None:
 def test_nothing_is_missing_where_only_a_grant_is(small: SmallLog) -> None:
     entry = small.say(small.bob)
     assert small.log.admit(entry) == Pending(())
-    assert small.log.admission.missing_for(entry.id) == []
+    assert small.log.admission.missing_for(entry.id, 9) == []
 
 
 def test_a_lane_that_comes_backwards_is_released_at_once(small: SmallLog) -> None:

@@ -4,6 +4,7 @@ from replica.ids import EntryId
 from replica.log.entry import Entry
 from replica.log.pending import PendingEntries
 from tests.replica.log.small_log import SmallLog
+from tests.support.writers import Writer, said
 
 ABSENT = EntryId(b"\xaa" * 32)
 
@@ -86,8 +87,8 @@ def test_missing_ids_are_neither_pending_nor_admitted() -> None:
     held = Held()
     held.add(2, 1)
     first, last = held.line[0].id, held.line[2].id
-    assert held.pending.missing_for(last, ()) == [first]
-    assert held.pending.missing_for(last, {first}) == []
+    assert held.pending.missing_for(last, (), 9) == [first]
+    assert held.pending.missing_for(last, {first}, 9) == []
     assert first in held.pending.named_ids()
 
 
@@ -135,3 +136,29 @@ def test_some_that_are_dropped_together_leave_what_each_would() -> None:
     assert [e.id for e in together.line] == [e.id for e in apart.line]
     assert state(together) == state(apart)
     assert set(together.pending.entries) == {together.line[3].id}
+
+
+def test_what_many_entries_lack_is_what_each_of_them_lacks() -> None:
+    held = Held()
+    held.add(2, 1)
+    ids = [entry.id for entry in held.line[1:3]]
+    each = held.pending.missing_for_each(reversed(ids), (), 9)
+    assert each == {i: tuple(held.pending.missing_for(i, (), 9)) for i in ids}
+    assert held.pending.missing_for_each([ABSENT], (), 9) == {ABSENT: ()}
+    assert held.pending.missing_for_each(ids, {held.line[0].id}, 9) == dict.fromkeys(ids, ())
+
+
+def test_no_more_is_looked_for_than_is_asked_for() -> None:
+    """An answer has to fit a frame, whatever graph of names a peer sends."""
+    writer = Writer(3)
+    genesis = writer.genesis()
+    pending, names = PendingEntries(), [EntryId(b"%032d" % number) for number in range(100)]
+    first = writer.write(genesis.conversation, said("x"), parents=[genesis])
+    last = writer.write(genesis.conversation, said("y"), parents=[first])
+    pending.add(first, tuple(names))
+    pending.add(last, (first.id, names[0]))
+    assert len(pending.missing_for(last.id, (), 1_000)) == 100
+    for found in (pending.missing_for(last.id, (), 7), pending.missing_for_each([last.id], (), 7)):
+        ids = found[last.id] if isinstance(found, dict) else found
+        assert len(ids) == 7
+        assert set(ids) <= set(names)
