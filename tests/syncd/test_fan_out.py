@@ -393,7 +393,7 @@ def test_one_that_waits_is_listed_once() -> None:
     grant = owner.write(waits, Member(Grant(READER.public, Role.HOST)), parents=[genesis])
     request = Request(READER.public, Sampling())
     asked = owner.write(waits, request, parents=[genesis])
-    hub.begin_push(owner.public, 0.0).whole(Entries(waits, (grant, asked)), 0.0)
+    hub.begin_push(owner.public).whole(Entries(waits, (grant, asked)), 0.0)
     link_id = hub.connect(READER.public, 0.0)
     sent = hub.receive(link_id, Hello((1,), follow=True), 0.0).send
     listed = [item for one in of(Listing, (frame for _, frame in sent)) for item in one.items]
