@@ -48,7 +48,7 @@ class Fault(_message.Message):
     """Wait at least this long; 0 for no advice."""
     @_builtins.property
     def missing(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]:
-        """Ids the refuser lacks and needs first, 32 bytes each."""
+        """Ids the refuser lacks and needs first, 32 bytes each; the first 64 count."""
 
     def __init__(
         self,

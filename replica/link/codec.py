@@ -44,6 +44,10 @@ _WRAPPERS: dict[Direction, type[pb.LinkRequest] | type[pb.LinkResponse]] = {
 }
 
 
+_MISSING_MAX = METADATA_BYTES_MAX // (2 * ID_BYTES)
+"""Ids that a fault names; of more that a peer names the first ones count, as each is looked for."""
+
+
 def _id(value: bytes) -> bytes:
     if len(value) != ID_BYTES:
         raise FrameMalformed(f"an id has {ID_BYTES} bytes, not {len(value)}")
@@ -119,7 +123,7 @@ def fault_to_pb(fault: m.Fault) -> errors_pb2.Fault:
         retryable=fault.retryable,
         conversation=fault.conversation or b"",
         entry=fault.entry or b"",
-        missing=fault.missing[: METADATA_BYTES_MAX // (2 * ID_BYTES)],
+        missing=fault.missing[:_MISSING_MAX],
         retry_after_ms=fault.retry_after_ms,
     )
 
@@ -133,7 +137,7 @@ def fault_from_pb(raw: errors_pb2.Fault) -> m.Fault:
         raw.retryable,
         _conversation(raw.conversation) if raw.conversation else None,
         EntryId(_id(raw.entry)) if raw.entry else None,
-        tuple(EntryId(_id(i)) for i in raw.missing),
+        tuple(EntryId(_id(i)) for i in raw.missing[:_MISSING_MAX]),
         raw.retry_after_ms,
     )
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from antiphon.v1 import log_pb2, sync_pb2
+from antiphon.v1 import errors_pb2, log_pb2, sync_pb2
 from replica import limits
 from replica.conversation.drafts import Draft, Progress
 from replica.errors import EntryRefused
@@ -155,6 +155,15 @@ def test_a_frame_with_a_wrong_width_is_malformed(frame: sync_pb2.LinkRequest) ->
 def test_a_frame_has_a_bound() -> None:
     with pytest.raises(FrameTooLarge):
         frames.decode_frame(bytes(limits.FRAME_BYTES_MAX + 1), "to_hub")
+
+
+def test_of_a_fault_that_names_more_than_fit_the_first_ids_count() -> None:
+    """A hub would look for all of them, in one step, and charge for none."""
+    missing = [number.to_bytes(32, "big") for number in range(5_000)]
+    raw = errors_pb2.Fault(reason="ENTRIES_MISSING", conversation=bytes(32), missing=missing)
+    fault = frames.decode_frame(sync_pb2.LinkRequest(fault=raw).SerializeToString(), "to_hub")
+    assert isinstance(fault, m.Fault)
+    assert fault.missing == tuple(map(EntryId, missing[:64]))
 
 
 def test_a_fault_is_cut_to_fit_metadata() -> None:
