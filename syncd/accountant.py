@@ -64,7 +64,9 @@ class Accountant:
         if size <= 0:
             self.release(holder)
             return False
-        account = self._accounts.setdefault(key, _Account())
+        account = self._accounts.get(key)
+        if account is None:
+            account = self._accounts[key] = _Account()
         change = size - account.of.get(holder, 0)
         account.of[holder] = size
         self._key_of[holder] = key

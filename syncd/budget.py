@@ -124,4 +124,5 @@ class Budget:
         return late / UNITS_PER_S if is_waiting else 0.0
 
     def _ahead_at(self, now: float) -> float:
-        return max(0.0, self._ahead - UNITS_PER_S * max(0.0, now - self._at))
+        ahead = self._ahead - UNITS_PER_S * (now - self._at) if now > self._at else self._ahead
+        return ahead if ahead > 0 else 0.0

@@ -21,6 +21,9 @@ ROW_BYTES = 256
 RESERVE_SHARE = 8
 """The last part of the disk, 1 in so many, is for creators below their share alone."""
 
+MESSAGE_BYTES_MAX = limits.FRAME_BYTES_MAX + ROW_BYTES * limits.ENTRIES_PER_FRAME_MAX
+"""Disk that one message takes at most."""
+
 
 def disk_bytes(entries: int, size_bytes: int) -> int:
     """Return the disk that so many entries of so many bytes together take, about."""
@@ -44,6 +47,8 @@ class DiskQuota:
         """Allow so many bytes of one creator's conversations, and of all."""
         self._creator_max = creator_max
         self._hub_max = hub_max
+        self._unshared = min(creator_max, hub_max * (1 - 1 / RESERVE_SHARE))
+        """Bytes of all up to which nobody is refused: no creator has more than all."""
         self._accounts = Accountant(holder_max=inf, key_max=inf, hub_max=inf)
         self._stores: set[str] = set()
 
@@ -111,7 +116,9 @@ class DiskQuota:
         MEMBER and CANCEL alone are never refused. To a key that is no member, nothing shows
         whether the conversation is here: what it brings counts as its own.
         """
-        if peer is None or not isinstance(message, Entries) or is_reserved(message):
+        if self.total + MESSAGE_BYTES_MAX <= self._unshared or peer is None:
+            return None
+        if not isinstance(message, Entries) or is_reserved(message):
             return None
         known = held.log.entries if held is not None else {}
         new = [entry for entry in message.entries if entry.id not in known]

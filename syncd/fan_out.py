@@ -180,7 +180,7 @@ class FanOut:
         self, source: LinkId | None, conversation: ConversationId, entries: tuple[Entry, ...]
     ) -> None:
         ids = [entry.id for entry in entries]
-        membership_changed = any(e.header.kind in (Kind.GENESIS, Kind.MEMBER) for e in entries)
+        kinds = {entry.header.kind for entry in entries}
         for link_id, link in self._connected.readers(conversation):
             lacking = ids
             if link_id == source:
@@ -190,9 +190,9 @@ class FanOut:
                 lacking = [i for i in offered if not self._has(link, i)]
             if lacking:
                 self.add(link_id, link.offer(conversation, lacking, self._now))
-        if membership_changed:
+        if Kind.GENESIS in kinds or Kind.MEMBER in kinds:
             self.list_one(conversation)
-        if any(e.header.kind == Kind.REQUEST for e in entries):
+        if Kind.REQUEST in kinds:
             self.list_awaited(conversation, hosts_awaited(self._shelf[conversation]))
 
     def _has(self, source: Link, entry_id: EntryId) -> bool:

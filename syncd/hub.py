@@ -110,6 +110,8 @@ class Hub:
 
         `message` is the peer's message about it; None for a query.
         """
+        if conversation not in self.shelf.apart.all:
+            return False
         brings_genesis = isinstance(message, Entries) and message.brings_genesis
         return self.shelf.needs_load(conversation, peer, brings_genesis=brings_genesis)
 

@@ -5,7 +5,7 @@ warning is about an entry that is durable and will not have the effect its autho
 expects; the log says nothing about that.
 """
 
-from collections.abc import Container
+from collections.abc import Callable, Container
 from dataclasses import replace
 
 from replica.conversation import Conversation
@@ -57,9 +57,9 @@ def for_push(fault: Fault) -> Fault:
 
 
 def warning_about(
-    held: Conversation, entry_id: EntryId, linked: Container[PublicKey]
+    held: Conversation, entry_id: EntryId, linked: Callable[[], Container[PublicKey]]
 ) -> Warned | None:
-    """Return the warning about an admitted entry; `linked` are the hosts linked now."""
+    """Return the warning about an admitted entry; `linked` returns the hosts linked now."""
     log = held.log
     if entry_id not in log.entries:
         return None
@@ -70,4 +70,4 @@ def warning_about(
         return None
     if not log.membership.is_host(body.host):
         return HostUngranted()
-    return None if body.host in linked else HostAbsent()
+    return None if body.host in linked() else HostAbsent()

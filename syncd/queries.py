@@ -249,6 +249,10 @@ def outcomes(
     acked = held.log.covered() if held is not None else ()
     # The first fault of each entry counts; the key None has the first that names no entry.
     fault_of = {fault.entry: fault for fault in reversed(faults)}
-    # An entry that is pending for another link causes no fault here.
-    otherwise = fault_of.get(None) or Fault.of(EntriesMissing())
-    return {i: fault_of.get(i, None if i in acked else otherwise) for i in ids}
+    found = dict[EntryId, Fault | None]()
+    for entry_id in ids:
+        found[entry_id] = fault_of.get(entry_id)
+        if entry_id not in fault_of and entry_id not in acked:
+            # An entry that is pending for another link causes no fault here.
+            found[entry_id] = fault_of.get(None) or Fault.of(EntriesMissing())
+    return found

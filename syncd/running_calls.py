@@ -24,9 +24,8 @@ class RunningCalls:
         self._of: Counter[PublicKey] = Counter()
         self._total = 0
 
-    @contextmanager
-    def count(self, peer: PublicKey) -> Iterator[None]:
-        """Count a call until it ends. Raises RateLimited if the key, or all keys, have too many.
+    def begin(self, peer: PublicKey) -> None:
+        """Count a call; `end` it. Raises RateLimited if the key, or all keys, have too many.
 
         Of the calls beyond half of the total, a key has no more than one, so that one with
         few is never kept out by one with many.
@@ -39,10 +38,19 @@ class RunningCalls:
             raise RateLimited(f"{self._total} calls of all keys run", retry_after_s=RETRY_AFTER_S)
         self._of[peer] += 1
         self._total += 1
+
+    def end(self, peer: PublicKey) -> None:
+        """Count a call no more."""
+        self._total -= 1
+        self._of[peer] -= 1
+        if not self._of[peer]:
+            del self._of[peer]
+
+    @contextmanager
+    def count(self, peer: PublicKey) -> Iterator[None]:
+        """Count a call until the context ends. Raises RateLimited as `begin` does."""
+        self.begin(peer)
         try:
             yield
         finally:
-            self._of[peer] -= 1
-            self._total -= 1
-            if not self._of[peer]:
-                del self._of[peer]
+            self.end(peer)

@@ -7,6 +7,8 @@ for one payer and for a hundred thousand.
 
 from collections import deque
 from dataclasses import dataclass, field
+from math import exp2
+from typing import NamedTuple
 
 from replica.ids import PublicKey
 
@@ -18,9 +20,11 @@ _LOOKS = 2
 """Payers looked at with each charge, in turn: those that did nothing lately are forgotten."""
 
 
-@dataclass(frozen=True, slots=True)
-class Payer:
-    """The key that pays for work, and the pool that it shares with others."""
+class Payer(NamedTuple):
+    """The key that pays for work, and the pool that it shares with others.
+
+    A tuple: each step of a hub looks several of them up.
+    """
 
     pool: bytes
     """The creator of the conversation, or one of the other pools of budget.py."""
@@ -36,12 +40,13 @@ class Recent:
 
     def now(self, now: float) -> float:
         """Return the units that still count."""
-        elapsed = max(0.0, now - self.at)
-        return float(self.units * 0.5 ** (elapsed / HALF_LIFE_S))
+        elapsed = now - self.at
+        return self.units * exp2(-elapsed / HALF_LIFE_S) if elapsed > 0 else self.units
 
     def add(self, units: float, now: float) -> None:
         """Add units that are charged now; negative ones are of a payer that is forgotten."""
-        self.units, self.at = max(0.0, self.now(now) + units), now
+        units += self.now(now)
+        self.units, self.at = (units if units > 0 else 0.0), now
 
 
 @dataclass(slots=True)
@@ -101,7 +106,9 @@ class Shares:
 
     def _forget(self, now: float) -> None:
         """Forget payers that did nothing lately, so that idle ones lower no average."""
-        for _ in range(min(_LOOKS, len(self._to_look_at))):
+        for _ in range(_LOOKS):
+            if not self._to_look_at:
+                return
             payer = self._to_look_at.popleft()
             recent = self._recent[payer]
             if now < recent.at + HALF_LIFE_S or recent.now(now) >= FORGOTTEN_UNITS:

@@ -60,7 +60,7 @@ class _Order(Generic[Item]):
         return item
 
     def note(self, item: Item, seconds: float) -> None:
-        self.now = self.start_of(item)
+        self.now = max(self.now, self.ends.get(item, 0.0))
         self.ends[item] = self.now + seconds
         if len(self.ends) > REMEMBERED_MAX:
             over = {one: end for one, end in self.ends.items() if end > self.now}
@@ -116,15 +116,19 @@ class StepQueue(Generic[Waiting]):
 
     def note(self, payer: Payer, seconds: float) -> None:
         """Count the time of a payer's step, and let its next work enter the order."""
-        self._pools.note(payer.pool, seconds)
-        self._payers.setdefault(payer.pool, _Order()).note(payer, seconds)
+        pool = payer.pool
+        self._pools.note(pool, seconds)
+        payers = self._payers.get(pool)
+        if payers is None:
+            payers = self._payers[pool] = _Order()
+        payers.note(payer, seconds)
         queue = self._waiting.get(payer)
         if queue:
             self._enter(payer)
         elif queue is not None:
             del self._waiting[payer]
-        if self._payers[payer.pool].heap:
-            self._pools.enter(payer.pool)
+        if payers.heap:
+            self._pools.enter(pool)
         if len(self._payers) > REMEMBERED_MAX:
             self._payers = {pool: order for pool, order in self._payers.items() if order.heap}
 

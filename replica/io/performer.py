@@ -45,6 +45,7 @@ class _Task:
             self.done.set_result(None)
         else:
             self.done.set_exception(error)
+            self.done.exception()  # seen: on_failure handled it, and most callers do not await
 
 
 class Performer:
@@ -106,8 +107,6 @@ class Performer:
         if self._worker is not None and self._worker.has_ended:
             raise StoreError("the performer has ended; see the log for the reason")
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        # Most callers do not await the future; on_failure has handled the error in any case.
-        done.add_done_callback(lambda future: future.cancelled() or future.exception())
         self._commits.submit(Work(persist, about, _Task(perform, done)))
         self._submitted += bool(persist)
         self._idle.clear()

@@ -4,6 +4,8 @@ import asyncio
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
+from typing import TypeVar
 
 import structlog
 
@@ -11,9 +13,9 @@ from replica import limits
 from replica.commits import Conversations
 from replica.conversation import Conversation
 from replica.errors import StoreError
-from replica.ids import ConversationId, EntryId, PublicKey
+from replica.ids import ConversationId, PublicKey
 from replica.io import Blobs, Performer, Store
-from replica.link import Entries, Fault, Frame, Message, conversation_of
+from replica.link import Entries, Fault, Frame, Link, Message, conversation_of
 from syncd.accountant import Accountant
 from syncd.budget import Budget
 from syncd.connected import LinkId
@@ -28,6 +30,7 @@ from syncd.io.pacer import Pacer
 from syncd.io.throttle import CALL_BYTES, Throttle
 from syncd.measures import HubCounters
 from syncd.open_logs import release_logs
+from syncd.pushing import Outcomes
 from syncd.queries import Right
 from syncd.refused_entries import take_back
 from syncd.running_calls import RunningCalls
@@ -40,6 +43,8 @@ TICK_S = 1.0
 
 BACKLOG_BYTES_MAX = 1024 * 1024
 """Bytes of one link that may be received and not yet durable; then reading stops."""
+
+_Answer = TypeVar("_Answer")
 
 Sink = Callable[[Frame | Hint | Answered | None], None]
 """Receives a link's frames in order; None ends the link. Never blocks."""
@@ -145,14 +150,7 @@ class HubDriver:
             if frame_bytes:
                 await self.throttle.wait(link.peer, conversation, message)
             await self._loader.prepare(link, link.peer, message)
-            counted_bytes = frame_bytes
-            async for part in self._loader.parts(link.peer, conversation, message):
-                with self.throttle.charging(link.peer, conversation, part):
-                    effects = self.hub.receive(link_id, part, time.monotonic(), counted_bytes)
-                self.throttle.charge_answer(link_id, link.peer, effects)
-                self.memory.note_received(link_id, link, conversation)
-                done = self._submit(effects)
-                counted_bytes = 0  # a frame counts once
+            done = await self._receive_in_parts(link_id, link, conversation, message, frame_bytes)
         self.counters.bytes_in += frame_bytes
         appended_at = began if isinstance(message, Entries) else None
         done.add_done_callback(lambda _: self._note_done(link_id, frame_bytes, appended_at))
@@ -160,6 +158,32 @@ class HubDriver:
             self._backlog_bytes[link_id] += frame_bytes
             if self._backlog_bytes[link_id] > BACKLOG_BYTES_MAX:
                 await asyncio.wait((done,))
+
+    async def _receive_in_parts(
+        self,
+        link_id: LinkId,
+        link: Link,
+        conversation: ConversationId,
+        message: Message,
+        frame_bytes: int,
+    ) -> "asyncio.Future[None]":
+        assert link.peer is not None, "links of a hub are authenticated"
+        peer, submitted = link.peer, list[asyncio.Future[None]]()
+
+        def receive(part: Message) -> None:
+            counted_bytes = 0 if submitted else frame_bytes  # a frame counts once
+            effects = self.throttle.charged(
+                peer,
+                conversation,
+                part,
+                lambda: self.hub.receive(link_id, part, time.monotonic(), counted_bytes),
+            )
+            self.throttle.charge_answer(link_id, peer, effects)
+            self.memory.note_received(link_id, link, conversation)
+            submitted[:] = [self._submit(effects)]
+
+        await self._loader.in_parts(peer, conversation, message, receive)
+        return submitted[0]
 
     async def _receive_about_link(
         self, link_id: LinkId, message: Message, frame_bytes: int
@@ -194,38 +218,42 @@ class HubDriver:
         if link_id in self._backlog_bytes:
             self._backlog_bytes[link_id] -= size
 
-    async def push(self, peer: PublicKey, message: Entries) -> dict[EntryId, Fault | None]:
+    async def push(
+        self, peer: PublicKey, message: Entries, answer: Callable[[Outcomes], _Answer]
+    ) -> _Answer:
         """Append without a link; return once all admitted entries are durable.
 
-        The conversation is in memory until the caller's next await. Raises RateLimited,
-        StoreError.
+        The answer is made of the outcomes before, while the conversation is in memory. Raises
+        RateLimited, StoreError.
         """
-        with self._loader.kept(message.conversation):
-            return await self._push(peer, message)
-
-    async def _push(self, peer: PublicKey, message: Entries) -> dict[EntryId, Fault | None]:
-        began = time.monotonic()
-        self.throttle.check(peer, message.conversation, message)
-        durable = []
+        began, conversation = time.monotonic(), message.conversation
+        self.throttle.check(peer, conversation, message)
+        durable = list[asyncio.Future[None]]()
         pushing = self.hub.begin_push(peer)
+
+        def receive(part: Message) -> None:
+            assert isinstance(part, Entries), "parts of entries are entries"
+            effects = self.throttle.charged(
+                peer, conversation, part, lambda: pushing.receive(part, began)
+            )
+            durable.append(self._submit(effects, conversation))
+
         try:
-            async for part in self._loader.parts(peer, message.conversation, message):
-                assert isinstance(part, Entries), "parts of entries are entries"
-                with self.throttle.charging(peer, message.conversation, part):
-                    effects = pushing.receive(part, time.monotonic())
-                durable.append(self._submit(effects, message.conversation))
-            outcomes = pushing.outcomes(message.conversation)
+            await self._loader.in_parts(peer, conversation, message, receive)
+            outcomes = pushing.outcomes(conversation)
         finally:
             pushing.end()
         refused = next((fault for fault in outcomes.values() if fault is not None), None)
         for entry_id in message.ids:  # of a stranger, the parts behind a refused one
             outcomes.setdefault(entry_id, refused)
+        answered = answer(outcomes)
         for done in durable:
             await done
         self.counters.note_append(time.monotonic() - began)
-        for fault in filter(None, outcomes.values()):
-            self.counters.note_refusal(fault)
-        return outcomes
+        for fault in outcomes.values():
+            if fault is not None:
+                self.counters.note_refusal(fault)
+        return answered
 
     # --- queries --------------------------------------------------------------
 
@@ -274,14 +302,17 @@ class HubDriver:
     def _submit(
         self, effects: HubEffects, conversation: ConversationId | None = None
     ) -> "asyncio.Future[None]":
-        named = (conversation, *(conversation_of(frame) for _, frame in effects.send))
-        about = {one for one in named if one is not None}
-        return self.performer.submit(effects.persist, lambda lost: self._send(effects, lost), about)
+        about = set[ConversationId]()
+        if not effects.persist:  # else it fails with any
+            named = (conversation, *(conversation_of(frame) for _, frame in effects.send))
+            about.update(one for one in named if one is not None)
+        return self.performer.submit(effects.persist, partial(self._send, effects), about)
 
     def _send(self, effects: HubEffects, lost: Conversations = frozenset()) -> None:
-        if lost:
-            take_back(self.hub, (one for one in effects.persist if one.conversation in lost))
-        self.counters.entries += sum(one.conversation not in lost for one in effects.persist)
+        refused = [one for one in effects.persist if one.conversation in lost] if lost else ()
+        if refused:
+            take_back(self.hub, refused)
+        self.counters.entries += len(effects.persist) - len(refused)
         for link_id, frame in effects.send:
             sink = self._sinks.get(link_id)
             if sink is not None and conversation_of(frame) not in lost:

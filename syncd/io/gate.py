@@ -5,7 +5,7 @@ here. Then the call is counted, and its request is parsed in steps of its key.
 """
 
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
 from typing import TypeVar
 
@@ -36,10 +36,12 @@ class Gate:
         self._authenticator = authenticator
         self._keyless = Keyless()
         self._turns = Turns()
+        self.keys: dict[rpc.Context, PublicKey] = {}
+        """The key of each call that is counted."""
 
     def key_of(self, context: rpc.Context) -> PublicKey:
         """Return the key of a call. Raises Unauthenticated."""
-        return rpc.caller(self._authenticator, context)
+        return self.keys.get(context) or rpc.caller(self._authenticator, context)
 
     async def refuse(self, context: rpc.Context, error: AntiphonError) -> None:
         """Count a refusal, and return in its turn, or at once where it has no place."""
@@ -64,12 +66,9 @@ class Gate:
 
             yield run
 
-    @asynccontextmanager
-    async def counted(self, context: rpc.Context) -> AsyncIterator[rpc.RunSteps]:
+    def counted(self, context: rpc.Context) -> "_Counted":
         """Count a call of a key as running. Raises Unauthenticated, RateLimited."""
-        peer = self.key_of(context)
-        with self._driver.calls.count(peer):
-            yield partial(self._driver.pacer.in_steps, key=peer)
+        return _Counted(self, self._driver, context)
 
     @asynccontextmanager
     async def transfer(self, context: rpc.Context) -> AsyncIterator[rpc.RunSteps]:
@@ -80,3 +79,19 @@ class Gate:
         peer = self.key_of(context)
         with self._driver.transfers.count(peer):
             yield partial(self._driver.pacer.in_steps, key=peer)
+
+
+class _Counted(AbstractAsyncContextManager[rpc.RunSteps, None]):
+    """A call that counts while it runs. Its ticket is looked at once."""
+
+    def __init__(self, gate: Gate, driver: HubDriver, context: rpc.Context) -> None:
+        self._gate, self._driver, self._context = gate, driver, context
+
+    async def __aenter__(self) -> rpc.RunSteps:
+        peer = self._gate.key_of(self._context)
+        self._driver.calls.begin(peer)
+        self._gate.keys[self._context] = peer
+        return partial(self._driver.pacer.in_steps, key=peer)
+
+    async def __aexit__(self, *_raised: object) -> None:
+        self._driver.calls.end(self._gate.keys.pop(self._context))

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
 
@@ -142,7 +142,9 @@ class Loader:
 
         It stays in memory until the caller's next await. Raises StoreError.
         """
-        with self.kept(conversation):
+        if not self._hub.needs_load(peer, conversation, message):
+            return
+        with self._kept(conversation):
             # Repeated if the disk refused a commit before this caller continued.
             while self._hub.needs_load(peer, conversation, message):
                 task = self._loads.get(conversation)
@@ -152,7 +154,7 @@ class Loader:
                 await asyncio.shield(task)
 
     @contextmanager
-    def kept(self, conversation: ConversationId) -> Iterator[None]:
+    def _kept(self, conversation: ConversationId) -> Iterator[None]:
         """Keep a conversation in memory, once it is there, until the caller's next await."""
         self._asked[conversation] += 1
         try:
@@ -176,12 +178,16 @@ class Loader:
         if is_long:
             await self._pacer.in_steps(prepared(link, message), peer)
 
-    async def parts(
-        self, peer: PublicKey, conversation: ConversationId, message: Message
-    ) -> AsyncIterator[Message]:
-        """Yield a message in parts, each with its conversation loaded; let others run between.
+    async def in_parts(
+        self,
+        peer: PublicKey,
+        conversation: ConversationId,
+        message: Message,
+        receive: Callable[[Message], None],
+    ) -> None:
+        """Let `receive` take a message in parts, each with its conversation loaded.
 
-        Raises StoreError.
+        Others run between them. Raises StoreError.
         """
         await self.ensure_loaded(peer, conversation, message)
         if isinstance(message, Entries) and message.brings_genesis:
@@ -193,7 +199,7 @@ class Loader:
                 await self._pacer.step(peer)
                 await self.ensure_loaded(peer, conversation, message)
             first = False
-            yield part
+            receive(part)
 
     @property
     def asked(self) -> Conversations:

@@ -63,6 +63,9 @@ class Pacer:
         It returns without a turn of the loop while the slice lasts.
         """
         payer, now = self._payer_of(key), time.perf_counter()
+        left_s = SLICE_S - self._slice_s - (now - self._began)
+        if payer == self._payer and left_s > 0 and not self._queue:
+            return  # the step goes on
         if self._pauses:
             self._end_step(now)
             if self._may_step_in_pause(payer):
@@ -81,7 +84,7 @@ class Pacer:
         self._queue.add(payer, granted)
         await granted
         now = time.perf_counter()
-        if self._payer is payer:
+        if self._payer == payer:
             self._began = now
         else:  # others had their steps since it was granted
             self._end_step(now)
@@ -115,13 +118,13 @@ class Pacer:
         return self._queue.precedes(payer)
 
     def _begin_step(self, payer: Payer, now: float) -> None:
-        if self._last not in (payer, None):
-            self._changed_at = now
-        self._last = self._payer = payer
-        self._began = now
-        if self._looks is not None:
-            self._looks.cancel()
-        self._looks = asyncio.get_running_loop().call_soon(self._look)
+        if self._last != payer:
+            if self._last is not None:
+                self._changed_at = now
+            self._last = payer
+        self._payer, self._began = payer, now
+        if self._looks is None:
+            self._looks = asyncio.get_running_loop().call_soon(self._look)
 
     def _end_step(self, now: float) -> None:
         if self._payer is not None:
@@ -170,6 +173,9 @@ class Pacer:
     def _grant(self) -> None:
         """Give a step to the next in order that still waits."""
         now = time.perf_counter()
+        if self._looks is not None:
+            self._looks.cancel()  # what is granted begins with the next turn
+            self._looks = None
         while self._queue:
             payer, granted = self._queue.take()
             if not granted.done():

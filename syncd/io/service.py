@@ -5,7 +5,7 @@ It parses requests, calls the pure modules of syncd/ and encodes their results
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Container
+from collections.abc import AsyncIterator, Callable, Container
 from functools import partial
 from typing import assert_never
 
@@ -50,6 +50,7 @@ from syncd.io.driver import HubDriver
 from syncd.io.gate import Gate
 from syncd.io.outbox import Encode, Item, Outbox
 from syncd.io.requests import conversation_id
+from syncd.pushing import Outcomes
 
 log = structlog.get_logger()
 
@@ -109,7 +110,7 @@ class SyncService:
 
     async def link(self, frames: AsyncIterator[bytes], context: rpc.Context) -> None:
         """Run one link until either side ends it."""
-        async with rpc.answering(context, self._gate.refuse):
+        async with rpc.Answering(context, self._gate.refuse):
             await self._run_link(self._gate.key_of(context), frames, context)
 
     async def _run_link(
@@ -194,11 +195,20 @@ class SyncService:
             message = await self._driver.pacer.in_steps(entries_steps(request), peer)
         except EntryRefused:
             return pb.PushResponse(outcomes=_unreadable(request))
-        outcomes = await self._driver.push(peer, message)
-        held = self._driver.hub.shelf.get(message.conversation)
-        linked = {host.key for host in self._hosts()}
-        ids = [entry_id(item.header) for item in request.entries]
-        return pb.PushResponse(outcomes=[_outcome(i, outcomes[i], held, linked) for i in ids])
+
+        def answer(outcomes: Outcomes) -> pb.PushResponse:
+            held = self._driver.hub.shelf.get(message.conversation)
+            ids = message.ids
+            if message.refused:  # which come last there
+                ids = tuple(entry_id(item.header) for item in request.entries)
+            return pb.PushResponse(
+                outcomes=[_outcome(i, outcomes[i], held, self._linked) for i in ids]
+            )
+
+        return await self._driver.push(peer, message, answer)
+
+    def _linked(self) -> set[PublicKey]:
+        return {host.key for host in self._hosts()}
 
     async def hosts(self, _request: pb.HostsRequest, context: rpc.Context) -> pb.HostsResponse:
         """Name the linked model hosts, those the hub vouches for first and marked (LINK-83)."""
@@ -300,7 +310,10 @@ class SyncService:
 
 
 def _outcome(
-    entry: EntryId, fault: Fault | None, held: Conversation | None, linked: Container[PublicKey]
+    entry: EntryId,
+    fault: Fault | None,
+    held: Conversation | None,
+    linked: Callable[[], Container[PublicKey]],
 ) -> pb.PushOutcome:
     if fault is not None:
         return pb.PushOutcome(id=entry, fault=fault_to_pb(pushed.for_push(fault)))

@@ -3,8 +3,7 @@
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 
 from replica.ids import ConversationId, PublicKey
 from replica.link import Message, conversation_of
@@ -151,14 +150,17 @@ class Throttle:
         for creator in self._hub.bringers.keys:
             self._budget.note_established(creator)
 
-    @contextmanager
-    def charging(
-        self, peer: PublicKey, conversation: ConversationId, message: Message
-    ) -> Iterator[None]:
-        """Charge a message, and the work on the log that is done in this context (LIM-9)."""
+    def charged(
+        self,
+        peer: PublicKey,
+        conversation: ConversationId,
+        message: Message,
+        receive: Callable[[], HubEffects],
+    ) -> HubEffects:
+        """Receive a message; charge it, and the work on the log that it causes (LIM-9)."""
         before = self._work(conversation)
         try:
-            yield
+            return receive()
         finally:
             work = max(0, self._work(conversation) - before)
             self.charge(peer, conversation, message, work=work)

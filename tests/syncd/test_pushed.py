@@ -27,7 +27,7 @@ def asks(sample: Sample, host: PublicKey) -> Entry:
 
 
 def warned(held: Conversation, entry: Entry, *linked: PublicKey) -> str | None:
-    found = warning_about(held, entry.id, linked)
+    found = warning_about(held, entry.id, lambda: linked)
     return found.reason if found is not None else None
 
 

@@ -106,7 +106,7 @@ class Play:
         message = entries_from_pb(request)
         effects, outcomes = self.hub.begin_push(self.ada).whole(message, 0.0)
         held = self.hub.shelf[message.conversation]
-        found = [_outcome(i, fault, held, {self.hal}) for i, fault in outcomes.items()]
+        found = [_outcome(i, fault, held, lambda: {self.hal}) for i, fault in outcomes.items()]
         assert pb.PushResponse(outcomes=found).SerializeToString() == raw(name, "response")
         self.perform(effects)
 

@@ -76,3 +76,14 @@ async def test_a_call_without_a_request_is_refused(address: str) -> None:
     async with _channel(address) as channel, asyncio.timeout(20):
         call = channel.stream_unary("/Test/Delete")
         assert await refused(call(nothing())) == "FRAME_MALFORMED"
+
+
+async def test_the_iterator_of_requests_is_not_begun() -> None:
+    """One that is not read to its end would be closed by a task of its own, at each call."""
+
+    class Call:
+        async def read(self) -> bytes:
+            return SMALL
+
+    call = rpc.unary(pb.DeleteRequest, _delete).stream_unary
+    assert pb.DeleteResponse.FromString(await call(None, Call())).entries == 1

@@ -78,7 +78,7 @@ async def test_an_answer_with_many_heads_is_encoded_in_steps(driver: HubDriver):
     (genesis, *_), lanes = GENESES, range(2, STEP_HEADS + 2)
     said_in = [Writer(1, epoch=epoch) for epoch in lanes]
     new = [one.write(IDS[0], said("x"), parents=[genesis]) for one in said_in]
-    await driver.push(ADA.public, Entries(IDS[0], tuple(new)))
+    await driver.push(ADA.public, Entries(IDS[0], tuple(new)), dict)
     pacer = driver._loader._pacer = CountedPacer(driver.throttle.payer_of)
     sent: list[object] = []
     link_id = driver.connect(ADA.public, sent.append)
@@ -95,7 +95,7 @@ async def test_what_is_not_among_many_ids_is_looked_for_in_steps(driver: HubDriv
     new = [genesis]
     for _ in range(count):
         new.append(ADA.write(IDS[0], said("x"), parents=new[-1:]))
-    await driver.push(ADA.public, Entries(IDS[0], tuple(new)))
+    await driver.push(ADA.public, Entries(IDS[0], tuple(new)), dict)
     pacer = driver._loader._pacer = CountedPacer(driver.throttle.payer_of)
     sent: list[object] = []
     link_id = driver.connect(ADA.public, sent.append)
@@ -114,5 +114,5 @@ async def test_what_is_not_among_many_ids_is_looked_for_in_steps(driver: HubDriv
 async def test_memory_is_bounded_again_after_each_frame(driver: HubDriver):
     for genesis in GENESES:
         message = Entries(genesis.conversation, (genesis,))
-        assert await driver.push(ADA.public, message) == {genesis.id: None}
+        assert await driver.push(ADA.public, message, dict) == {genesis.id: None}
     await until(lambda: len(driver.hub.shelf) == 1)

@@ -50,7 +50,7 @@ class Driven:
     async def push(self) -> Entry:
         self.last = self.writer.write(self.id, said("more"), parents=[self.last])
         message = Entries(self.id, (self.last,))
-        assert await self.driver.push(self.writer.public, message) == {self.last.id: None}
+        assert await self.driver.push(self.writer.public, message, dict) == {self.last.id: None}
         return self.last
 
 

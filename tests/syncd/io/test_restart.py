@@ -40,7 +40,7 @@ async def _stored(folder: Path, count: int) -> Writer:
     for number in range(count):
         entries.append(writer.write(genesis.conversation, said(str(number)), parents=[entries[-1]]))
     async with _started(folder) as driver:
-        await driver.push(writer.public, Entries(genesis.conversation, tuple(entries)))
+        await driver.push(writer.public, Entries(genesis.conversation, tuple(entries)), dict)
     return writer
 
 

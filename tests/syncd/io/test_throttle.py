@@ -6,6 +6,7 @@ from replica.ids import ConversationId
 from replica.link.messages import Entries
 from replica.refusals import RateLimited
 from syncd.budget import BURST_UNITS, STRANGERS, Budget
+from syncd.fan_out import HubEffects
 from syncd.io import throttle as module
 from syncd.io.throttle import CALL_BYTES, Throttle
 from syncd.shares import Payer
@@ -84,8 +85,12 @@ def test_the_work_on_the_log_is_charged_to_whoever_brings_the_entry(scene: Scene
 
     budget.charge = noted  # type: ignore[method-assign]
     message = Entries(scene.id, (revocation,))
-    with throttle.charging(scene.writer.public, scene.id, message):
+
+    def receive() -> HubEffects:
         scene.give(revocation)
+        return HubEffects()
+
+    throttle.charged(scene.writer.public, scene.id, message, receive)
     assert units[-1] > 100 // 4
 
 

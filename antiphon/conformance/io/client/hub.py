@@ -154,7 +154,7 @@ class ScriptedHub:
             yield blob_pb2.ReadResponse(data=data[at : at + PIECE_BYTES])
 
     async def _link(self, frames: AsyncIterator[bytes], context: rpc.Context) -> None:
-        async with rpc.answering(context):
+        async with rpc.Answering(context):
             peer = rpc.caller(self._authenticator, context)
             core, now = self.core, time.monotonic()
             live = Live(core.connect(peer, now), asyncio.Queue())
