@@ -35,7 +35,7 @@ class Liar:
         self._held = Conversation(held.id)
         self._host, self._user = Author(host, 77), Author(replica.key, 78)
         self._entries: list[Entry] = []
-        with self._held.batch():
+        with self._held.batch:
             for entry in held.log.in_send_order(held.log.entries):
                 self._held.admit(entry)
 

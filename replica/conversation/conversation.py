@@ -3,8 +3,8 @@
 Pure. Links read and extend it.
 """
 
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -34,6 +34,23 @@ _ENTRY_BYTES = 3_000
 """Memory that an entry takes beside its bytes, with its part of lanes, cover and order."""
 
 
+class _Batch:
+    """A context at the end of which the entries admitted in it are folded, once."""
+
+    def __init__(self, fold: Callable[[], None]) -> None:
+        self._fold = fold
+        self.depth = 0
+        """Contexts that run; they may be nested."""
+
+    def __enter__(self) -> None:
+        self.depth += 1
+
+    def __exit__(self, *_raised: object) -> None:
+        self.depth -= 1
+        if not self.depth:
+            self._fold()
+
+
 class Conversation:
     """The log of a conversation, with the state folded from it."""
 
@@ -44,7 +61,12 @@ class Conversation:
         self.order = Order(self.log)
         self.damage = Damage()
         self._unfolded: list[Entry] = []
-        self._batches = 0
+        self.batch = _Batch(self._fold)
+        """Folds the entries admitted in this context once, at its end; `order` lags until then.
+
+        A change of membership may need a fold from scratch. A frame with many such
+        changes then needs one pass, not one for each.
+        """
         self.drafts: dict[EntryId, DraftStream] = {}
         self._document: Document | None = None
         self._unread: list[Entry] = []
@@ -59,7 +81,7 @@ class Conversation:
         Entries that follow one that the store `lost` are pending until it comes again.
         """
         restored = cls(conversation)
-        with restored.batch():
+        with restored.batch:
             for entry in sorted(entries, key=send_order):
                 restored.admit(entry, verified=True)
         log = restored.log
@@ -74,8 +96,9 @@ class Conversation:
             self.damage.mark_unstored(entry.id)
         if isinstance(verdict, Admitted):
             self._unfolded += verdict.entries
-            verdict = replace(verdict, stored=self.damage.receive(verdict.entries))
-            if not self._batches:
+            if self.damage:
+                verdict = replace(verdict, stored=self.damage.receive(verdict.entries))
+            if not self.batch.depth:
                 self._fold()
         elif isinstance(verdict, Duplicate) and verdict.filled is not None:
             self._document = None
@@ -85,7 +108,7 @@ class Conversation:
     def admit_known(self, entries: Iterable[Entry]) -> tuple[Entry, ...]:
         """Admit entries that were verified before; return the new ones and the filled ones."""
         new: list[Entry] = []
-        with self.batch():
+        with self.batch:
             for entry in entries:
                 match self.admit(entry, verified=True):
                     case Admitted(admitted):
@@ -96,21 +119,6 @@ class Conversation:
                         pass
         return tuple(new)
 
-    @contextmanager
-    def batch(self) -> Iterator[None]:
-        """Fold the entries admitted in this context once, at its end; `order` lags until then.
-
-        A change of membership may need a fold from scratch. A frame with many such
-        changes then needs one pass, not one for each.
-        """
-        self._batches += 1
-        try:
-            yield
-        finally:
-            self._batches -= 1
-            if not self._batches:
-                self._fold()
-
     def prepare(self) -> None:
         """Compute what the first peer asks for: the digest, and the parents of the next entry."""
         if self.log.genesis is not None:
@@ -120,8 +128,8 @@ class Conversation:
 
     def _fold(self) -> None:
         admitted, self._unfolded = self._unfolded, []
+        # The order asks for what is covered, so that the log knows what a later grant covers.
         self.order.receive(admitted)
-        self.log.covered()  # now, so that the log knows which entries a later grant covers
         self._end_drafts(admitted)
         self._note_changes(admitted)
 
@@ -164,7 +172,7 @@ class Conversation:
 
     def is_member(self, key: PublicKey) -> bool:
         """Say whether `key` may read this conversation; nobody may while it is blocked."""
-        return not self.is_blocked and self.log.membership.is_member(key)
+        return not self.damage.is_blocking and self.log.roster.now.is_member(key)
 
     @property
     def creator(self) -> PublicKey | None:

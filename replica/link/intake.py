@@ -74,7 +74,7 @@ class Intake:
             held = self._conversation_for(message, peer)
             if self._is_hub:
                 self._repair(held, message, out)
-            with held.batch():  # one, so that ORD-17 is about all changes of the frame
+            with held.batch:  # one, so that ORD-17 is about all changes of the frame
                 if self._is_hub:
                     self._introduce(held, message, peer, out)
                 self._admit_all(held, message, outcome, out)
@@ -108,20 +108,18 @@ class Intake:
     def freed_by(self, message: Entries, ids: Iterable[EntryId]) -> frozenset[EntryId]:
         """Return those of these admitted ids that the peer did not send on this link."""
         sent = frozenset(message.ids)
-        return frozenset(i for i in ids if i not in sent and i not in self.pending)
+        return frozenset([i for i in ids if i not in sent and i not in self.pending])
 
     def _finish(
         self, held: Conversation, message: Entries, outcome: Outcome, out: EffectsBuilder
     ) -> None:
         if outcome.admitted:
-            freed = self.freed_by(message, (entry.id for entry in outcome.admitted))
+            freed = self.freed_by(message, [entry.id for entry in outcome.admitted])
             out.deliver.append(EntriesAdmitted(held.id, tuple(outcome.admitted), freed))
         log = held.log
-        missing = sorted(
-            i for i in outcome.missing if i not in log.entries and i not in log.pending
-        )
+        missing = [i for i in outcome.missing if i not in log.entries and i not in log.pending]
         if missing:
-            self._fault(EntriesMissing(missing=missing), held.id, out)
+            self._fault(EntriesMissing(missing=sorted(missing)), held.id, out)
 
     def _conversation_for(self, message: Entries, peer: PublicKey | None) -> Conversation:
         held = self.shelf.get(message.conversation)
@@ -142,7 +140,7 @@ class Intake:
             return
         outcome, unsent = Outcome(), EffectsBuilder()
         back = [e for e in message.entries if e.id in held.damage.missing]
-        with held.batch():
+        with held.batch:
             for entry in back:
                 self._admit(held, entry, outcome, unsent)
         here = (held.log.entries, held.log.pending)
@@ -177,7 +175,7 @@ class Intake:
         is_new = not held.log.entries
         outcome, trial = Outcome(), EffectsBuilder()
         pending_before = [e.id for e in shown if e.id in held.log.pending]
-        with held.batch():
+        with held.batch:
             for entry in shown:
                 self._admit(held, entry, outcome, trial)
         is_member = peer is not None and held.is_member(peer)

@@ -126,12 +126,12 @@ class Entries:
     @property
     def ids(self) -> tuple[EntryId, ...]:
         """The ids of all entries of the message, refused or not."""
-        return (*(e.id for e in self.entries), *(i for i, _ in self.refused))
+        return (*[e.id for e in self.entries], *[i for i, _ in self.refused])
 
     @property
     def brings_genesis(self) -> bool:
         """Say whether the conversation's genesis came: who knows the id alone can't make it."""
-        return EntryId(self.conversation) in (entry.id for entry in self.entries)
+        return EntryId(self.conversation) in [entry.id for entry in self.entries]
 
 
 @dataclass(frozen=True, slots=True)

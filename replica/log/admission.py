@@ -30,6 +30,8 @@ class Admitted:
     @property
     def unstored(self) -> tuple[Entry, ...]:
         """The entries that the caller persists."""
+        if not self.stored:
+            return self.entries
         return tuple(entry for entry in self.entries if entry.id not in self.stored)
 
 

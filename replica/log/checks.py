@@ -50,7 +50,8 @@ def check_ancestors(entry: Entry, header_of: Callable[[EntryId], Header]) -> Non
             raise ParentInvalid(f"a parent is on track {parent.track}")
     if header.prev is not None:
         prev = header_of(header.prev)
-        if prev.lane != header.lane:
+        lane = (prev.author, prev.epoch, prev.track)
+        if lane != (header.author, header.epoch, header.track):
             raise PrevInvalid
         if prev.seq != header.seq - 1:
             raise SeqGap(f"seq {header.seq} follows seq {prev.seq}")

@@ -94,6 +94,8 @@ class Cover:
 
     def ids(self, membership: Membership) -> Set[EntryId]:
         """Return the covered ids under the current membership, as a view."""
+        if not self._new and membership is self._membership:
+            return self._covered
         new, self._new = self._new, []
         if membership is not self._membership:
             before, self._membership = self._membership, membership
@@ -224,7 +226,8 @@ class Cover:
             self._uncovered.discard(newly_covered)
             self._report(newly_covered, is_covered=True)
             names = self._named(newly_covered)
-            self._namers.update(names)
+            for name in names:
+                self._namers[name] = self._namers.get(name, 0) + 1
             self.work += len(names)
         return ids
 

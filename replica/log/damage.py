@@ -76,8 +76,6 @@ class Damage:
 
     def receive(self, admitted: Iterable[Entry]) -> frozenset[EntryId]:
         """Note admitted entries; return the ids of those that the store holds already."""
-        if not self:
-            return frozenset()
         ids = {entry.id for entry in admitted}
         stored = frozenset(ids & self._pending)
         self.missing -= ids

@@ -75,8 +75,8 @@ class Header:
 
     def ancestors(self) -> tuple[EntryId, ...]:
         """Return the ids this header names directly: prev, parents and basis."""
-        named = (self.prev, *self.parents, self.basis)
-        return tuple(dict.fromkeys(i for i in named if i is not None))
+        named = [i for i in (self.prev, *self.parents, self.basis) if i is not None]
+        return tuple(dict.fromkeys(named))
 
 
 @dataclass(frozen=True, slots=True)

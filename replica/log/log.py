@@ -186,7 +186,7 @@ class Log:
         They are the entries of writers, owners and hosts inside all cuts, the
         resignations that count, and all ancestors of these.
         """
-        covered = self.cover.ids(self.membership)
+        covered = self.cover.ids(self.roster.now)
         self._heads.follow()
         return covered
 

@@ -333,8 +333,10 @@ class Roster:
     @property
     def now(self) -> Membership:
         """The fold over all MEMBER entries; the same object while it is unchanged."""
-        # One fold for all new entries: a fold per entry would pass over all of them each time.
         current = self._now
+        if current is not None and not self._unfolded:
+            return current
+        # One fold for all new entries: a fold per entry would pass over all of them each time.
         for entry, member in self._unfolded:
             if current is not None and current.may_change_with(entry, member):
                 current = self._with_grant(current, entry, member)

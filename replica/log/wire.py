@@ -84,6 +84,8 @@ class Shape:
 
 def read_varint(data: bytes, at: int) -> tuple[int, int]:
     """Return (value, next offset). Raises WireMalformed if overlong, too large or cut off."""
+    if at < len(data) and data[at] < 0x80:  # as most are
+        return data[at], at + 1
     value = shift = 0
     for index in range(at, min(at + 10, len(data))):
         byte = data[index]

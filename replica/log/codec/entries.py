@@ -196,17 +196,17 @@ def _check_fields(header: Header) -> None:
 
 
 def _check_lengths(header: Header) -> None:
-    ids = (header.conversation, header.prev, header.basis, header.body_digest, *header.parents)
-    for one in ids:
+    parents = header.parents
+    for one in (header.conversation, header.prev, header.basis, header.body_digest, *parents):
         if one is not None and len(one) != ID_BYTES:
             raise FieldInvalid("ids and digests have 32 bytes")
     if len(header.author) != KEY_BYTES:
         raise FieldInvalid("a key has 32 bytes")
-    if len(header.parents) > limits.PARENTS_MAX:
-        raise FieldInvalid(f"{len(header.parents)} parents; at most {limits.PARENTS_MAX}")
-    if any(a >= b for a, b in pairwise(header.parents)):
+    if len(parents) > limits.PARENTS_MAX:
+        raise FieldInvalid(f"{len(parents)} parents; at most {limits.PARENTS_MAX}")
+    if len(parents) > 1 and any(a >= b for a, b in pairwise(parents)):
         raise FieldInvalid("parents are strictly ascending")
-    if not header.parents and header.kind != Kind.GENESIS:
+    if not parents and header.kind != Kind.GENESIS:
         raise FieldInvalid("only a genesis has no parents")
 
 

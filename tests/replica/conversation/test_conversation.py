@@ -102,7 +102,7 @@ def test_remaining_membership_is_in_send_order_and_holds_what_waits() -> None:
 def test_a_batch_is_folded_at_its_end() -> None:
     turn = Turn()
     held = Conversation(turn.held.id)
-    with held.batch():
+    with held.batch:
         for entry in turn.held.log.entries.values():
             held.admit(entry)
         assert not held.order.nodes
