@@ -35,7 +35,6 @@ from replica.link import (
     draft_to_pb,
     entries_from_pb,
     entries_steps,
-    entries_to_pb,
     fault_to_pb,
     heads_steps,
     heads_to_pb,
@@ -53,6 +52,9 @@ from syncd.io.requests import conversation_id
 from syncd.pushing import Outcomes
 
 log = structlog.get_logger()
+
+_ENTRIES_TAG = bytes([pb.WatchResponse.ENTRIES_FIELD_NUMBER << 3 | 2])
+"""The first byte of a response of entries; a frame of them begins with one byte, too."""
 
 
 class SyncService:
@@ -247,7 +249,11 @@ class SyncService:
             ranges = map(_lane_range, request.ranges)
             responses = queries.fetch(held, ids, ranges, headers_only=request.headers_only)
             await self._driver.performer.flush(held.id)
-            for response in responses:
+            while True:
+                await self._driver.pacer.step(peer)  # the entries are read in it, too
+                response = next(responses, None)
+                if response is None:
+                    return
                 check()
                 if response is None:
                     await self._driver.pacer.step(peer)
@@ -300,7 +306,11 @@ class SyncService:
     def _watch_response(self, peer: PublicKey, item: Item) -> bytes | None:
         message = item.message if isinstance(item, Frame) else item
         found = self._delivered(peer, message)
-        return None if found is None else _watch_response(found)
+        if found is None:
+            return None
+        if isinstance(item, Frame) and isinstance(found, Entries) and found is message:
+            return entries_response(item)
+        return _watch_response(found)
 
     async def _send_heartbeats(self, link_id: LinkId) -> None:
         """Send heartbeats in a watcher's place; the hub's answers are the beats it gets."""
@@ -355,6 +365,11 @@ def _opening_steps(request: pb.WatchRequest) -> Steps[Open]:
     return (yield from watch.opening_steps(conversation, cursor, drafts=request.drafts))
 
 
+def entries_response(frame: Frame) -> bytes:
+    """Return the response that a frame of entries becomes: the same bytes but for their tag."""
+    return _ENTRIES_TAG + frame.data[1:]
+
+
 def _watch_response(message: Message | Hint | Answered) -> bytes | None:
     """Return the response for an item, None if it has none; raise the error that ends a Watch."""
     end = watch.end_of(message)
@@ -362,7 +377,7 @@ def _watch_response(message: Message | Hint | Answered) -> bytes | None:
         raise status.error_of(end)
     match message:
         case Entries():
-            return pb.WatchResponse(entries=entries_to_pb(message)).SerializeToString()
+            return entries_response(Frame.of(message, "to_client"))
         case Hint():
             return pb.WatchResponse(hint=_hint_to_pb(message)).SerializeToString()
         case Draft():

@@ -13,11 +13,13 @@ from replica.ids import ConversationId
 from replica.io import rpc
 from replica.io.hub_calls import _within_idle_timeout
 from replica.io.status import status_of
+from replica.link.codec import entries_to_pb
+from replica.link.frame import Frame
 from replica.link.messages import Entries, Hello, HostInfo, Pong, ProfileInfo
 from replica.log.body import Request, Sampling
 from replica.log.codec.entries import entry_to_pb
 from replica.refusals import BodyMissing, EntriesMissing, LinkIdle
-from syncd.io.service import _watch_response
+from syncd.io.service import _watch_response, entries_response
 from tests.support.callers import Caller, ServedHub, serve_hub, until
 from tests.support.files import write_locked
 from tests.support.writers import Writer, said
@@ -109,7 +111,17 @@ def test_a_watcher_gets_the_answer_to_its_heartbeat_as_a_beat() -> None:
     assert (
         _watch_response(Pong(0)) == sync_pb2.WatchResponse(beat=sync_pb2.Beat()).SerializeToString()
     )
-    assert _watch_response(Entries(bytes(32), ())) is not None
+
+
+def test_a_watcher_s_entries_are_the_bytes_of_a_link_s_frame() -> None:
+    writer = Writer(1)
+    genesis = writer.genesis()
+    line = [genesis, writer.write(genesis.conversation, said("x" * 1_000), parents=[genesis])]
+    for entries in ([], line):
+        message = Entries(genesis.conversation, tuple(entries))
+        expected = sync_pb2.WatchResponse(entries=entries_to_pb(message))
+        assert _watch_response(message) == expected.SerializeToString()
+        assert entries_response(Frame.of(message, "to_client")) == expected.SerializeToString()
 
 
 async def test_beats_show_that_a_watch_is_alive(

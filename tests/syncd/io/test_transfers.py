@@ -2,7 +2,7 @@
 
 import asyncio
 import hashlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from replica import limits
 from replica.ids import Digest, PublicKey
 from replica.io.blob_calls import BlobCalls
 from replica.log import entry_to_pb
+from syncd import queries
 from syncd.budget import UPLOAD_UNITS
 from syncd.shares import Payer
 from tests.support.callers import ServedHub, refused, serve_hub, until
@@ -236,3 +237,39 @@ async def test_calls_that_send_no_request_are_bounded_per_connection(
             await call.write(sync_pb2.PushRequest(conversation=served.id).SerializeToString())
             await call
         await late
+
+
+async def test_a_fetch_reads_each_response_in_a_step(
+    served: ServedHub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else eight of them read for longer than a step in each turn of the loop."""
+    events, pacer, fetch = list[str](), served.hub.driver.pacer, queries.fetch
+    step, charge = pacer.step, served.hub.driver.throttle.charge
+
+    def charged(*args: Any, **named: Any) -> None:
+        charge(*args, **named)
+        events.append("charge")
+
+    async def noted(key: PublicKey) -> None:
+        await step(key)
+        events.append("step")
+
+    def reading(*args: Any, **named: Any) -> Iterator[queries.Fetched]:
+        for response in fetch(*args, **named):
+            events.append("read")
+            yield response
+
+    monkeypatch.setattr(pacer, "step", noted)
+    monkeypatch.setattr(served.hub.driver.throttle, "charge", charged)
+    monkeypatch.setattr(queries, "fetch", reading)
+    monkeypatch.setattr(queries, "FETCHED_ENTRIES", 1)
+    for text in ("a", "b"):
+        await served.say(text)
+    ids = [entry.id for entry in served.entries[-2:]]
+    request = sync_pb2.FetchRequest(conversation=served.id, ids=ids)
+    events.clear()
+    call = served.owner.sync.Fetch(request, metadata=served.owner.metadata)
+    assert len([response async for response in call]) == 2
+    reads = [at for at, event in enumerate(events) if event == "read"]
+    assert len(reads) == 2
+    assert all(events[at - 1] == "step" for at in reads)
