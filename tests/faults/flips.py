@@ -1,249 +1,163 @@
-"""Flip a bit of a byte of a data folder, start on it, and judge the outcome.
+"""Damage data folders byte by byte, start on each, and judge the outcomes.
 
-    python -m tests.faults.flips              every byte of all three folders (hours)
-    python -m tests.faults.flips --each 50    every 50th byte
+    python -m tests.faults.flips                   every byte of all four folders
+    python -m tests.faults.flips --each 50         every 50th byte
+    python -m tests.faults.flips --work FOLDER     go on there where an earlier call was ended
 
-A flip is harmless, or it is healed by the entries that a peer sends again, or a typed
-error names a command that mends the folder. Anything else is a violation.
+A damage is harmless, or it is healed by the entries that a peer sends again, or a typed
+error names a command that mends the folder. Anything else is a violation. Besides flipped
+bytes, files are cut off before each of their sectors, and some of their sectors are swapped.
 """
 
 import argparse
 import asyncio
-import shutil
+import gc
+import json
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from model_host.io.journal import Journals
-from replica.conversation.conversation import Conversation
-from replica.errors import AntiphonError
-from replica.ids import ConversationId
-from replica.io import keys
-from replica.io.blobs import Blobs
-from replica.io.hub_calls import pin, pinned_key
-from replica.io.salvage import repair_store
-from replica.io.saved_acks import SavedAcks
-from replica.io.store import Store
-from replica.log.entry import public_key
-from replica.refusals import BlobMissing, ValueDamaged
-from syncd.hub import Hub
-from syncd.io.driver import HubDriver
-from syncd.policy import Policy
-from tests.faults import folders
-from tests.faults.folders import Truth
-from tests.model_host.kv.plain_pages import filled, restore
+import structlog
 
-SKIPPED = (".lock", "-shm")
-"""Files without content of their own."""
+from tests.faults import damage, folders
+from tests.faults.damage import Damage
+from tests.faults.judge import Judge
+from tests.faults.one_thread import one_thread
+
+SAVE_EVERY = 200
+"""Damages after which a folder with progress is written."""
+_LONG = 20
+"""Characters from which a part of a file's name is a digest, which says nothing."""
 
 
-class Violation(Exception):
-    """A flip that a person would be stuck with, or would not be told of."""
+@dataclass(slots=True)
+class Progress:
+    """The damages of one sort to one folder that were judged."""
+
+    path: Path | None = None
+    judged: int = 0
+    outcomes: dict[str, Counter[str]] = field(default_factory=dict)
+    """By file."""
+    violations: list[str] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, path: Path | None) -> "Progress":
+        """Return what an earlier call has left in a file, if there is one."""
+        if path is None or not path.exists():
+            return cls(path)
+        kept = json.loads(path.read_text())
+        outcomes = {file: Counter(counts) for file, counts in kept["outcomes"].items()}
+        return cls(path, kept["judged"], outcomes, kept["violations"])
+
+    def note(self, file: Path, outcome: str) -> None:
+        """Count an outcome."""
+        self.judged += 1
+        self.outcomes.setdefault(_name_of(file), Counter())[outcome] += 1
+        if self.judged % SAVE_EVERY == 0:
+            self.save()
+
+    def save(self) -> None:
+        """Write it, whole or not at all."""
+        if self.path is None:
+            return
+        draft = self.path.with_suffix(".draft")
+        kept = {one: getattr(self, one) for one in ("judged", "outcomes", "violations")}
+        draft.write_text(json.dumps(kept))
+        draft.replace(self.path)
+
+    @property
+    def total(self) -> Counter[str]:
+        """The outcomes in all files."""
+        return sum(self.outcomes.values(), Counter())
+
+    def lines(self) -> Iterator[str]:
+        """Yield a table with a row for each file, and the violations."""
+        for file, counts in self.outcomes.items():
+            words = ", ".join(f"{n:,} {outcome}" for outcome, n in counts.most_common())
+            yield f"  {file:<32} {counts.total():>9,}  {words}"
+        yield from (f"  violation: {one}" for one in self.violations)
 
 
-def places(folder: Path) -> Iterator[tuple[Path, int]]:
-    """Yield each byte of a folder: the file's path inside it, and the offset."""
-    for path in sorted(folder.rglob("*")):
-        if path.is_file() and not path.name.endswith(SKIPPED):
-            for at in range(path.stat().st_size):
-                yield path.relative_to(folder), at
+def _name_of(file: Path) -> str:
+    """Return the path of a file without the digests in it."""
+    parts = (f"*{Path(one).suffix}" if len(one) > _LONG else one for one in file.parts)
+    return "/".join(parts)
 
 
-async def judge(sound: Path, truth: Truth, file: Path, at: int, mask: int) -> str:
-    """Flip bits of one byte in a copy; return the outcome. Raises Violation."""
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name) / "folder"
-        await asyncio.to_thread(shutil.copytree, sound, folder)
-        path = folder / file
-        data = bytearray(path.read_bytes())
-        data[at] ^= mask
-        path.write_bytes(data)
+async def judge_all(judge: Judge, damages: Sequence[Damage], progress: Progress) -> None:
+    """Judge the damages that were not judged before."""
+    for one in damages[progress.judged :]:
         try:
-            return await _start(folder, truth)
-        except AntiphonError as error:
-            return await _mend(folder, truth, error)
+            outcome = await judge.judge(one)
+        except Exception as error:  # noqa: BLE001  # any other is a violation as well
+            outcome = "VIOLATION"
+            progress.violations.append(f"{one}: {type(error).__name__}: {error}")
+        progress.note(one.file, outcome)
+    progress.save()
 
 
-async def _start(folder: Path, truth: Truth) -> str:
-    """Use the folder as its process does; return the outcome if that works."""
-    if public_key(keys.load_or_create(folder / "identity.key")) != truth.public:
-        raise Violation("another identity, without a word")
-    if truth.kind == "hub":
-        # One bit takes one row, or a page with rows of several conversations. Each that is not
-        # served names the entries that a member has to send; one may be unreadable.
-        await _use_hub(folder, truth, unserved_max=1)
-    outcome = await _use_store(folder, truth)
-    if truth.kind == "hub":
-        await _use_hub(folder, truth, unserved_max=0)
-    if truth.kind == "host":
-        _use_host(folder)
-    return outcome
+async def prepared(folder: Path, kind: str) -> Judge:
+    """Return a judge of the folder of this kind in `folder`, which is made if it is not there."""
+    sound = folder / "sound"
+    if not sound.exists():
+        await folders.build(sound, kind)
+    return await Judge.of(sound, folders.truth_of(sound, kind), folder / "scratch")
 
 
-async def _mend(folder: Path, truth: Truth, error: AntiphonError) -> str:
-    """Run the command that the error names, and start again."""
-    if "antiphon repair" in error.next_step:
-        keys.repair(folder / "identity.key")
-        await repair_store(folder / "log" / "log.db")
-        keys.repair(folder / "identity.key")
-    elif "antiphon hub trust" in error.next_step:
-        async with await Store.open(folder / "log" / "log.db") as store:
-            await pin(store, folders.ADDRESS, folders.HUB)
-    else:
-        raise Violation(f"no command mends {error.reason}: {error.next_step}") from error
-    try:
-        await _start(folder, truth)
-    except AntiphonError as again:
-        raise Violation(f"{again.reason} after its own next step: {again.detail}") from again
-    return f"mended after {error.reason}"
+SORTS: dict[str, Callable[[dict[Path, bytes]], list[Damage]]] = {
+    "flips": damage.flips,
+    "cuts": damage.cuts,
+    "swaps": damage.swaps,
+    "flips of all bits": lambda files: damage.flips(files, 0xFF),
+    "flips of bit 0": lambda files: damage.flips(files, 1),
+    "flips of bit 7": lambda files: damage.flips(files, 0x80),
+}
+"""What is done to the folders; the first three of them unless others are named."""
 
 
-async def _use_store(folder: Path, truth: Truth) -> str:
-    """Read everything; let a peer send what is missing; compare."""
-    outcome = "harmless"
-    async with await Store.open(folder / "log" / "log.db") as store:
-        held = {stored.conversation for stored in await store.conversations()}
-        if not held >= truth.entries.keys():
-            outcome = "healed"  # a clone brings it back
-        for conversation, entries in truth.entries.items():
-            loaded = await store.load(conversation)
-            restored = Conversation.restore(conversation, loaded.entries, loaded.lost)
-            sound = {e.id for e in loaded.entries if e.body == entries[e.id].body}
-            lacking = entries.keys() - sound
-            if lacking:
-                _require_said(restored, lacking, store, entries)
-                outcome = "healed"
-                await store.append([entries[i] for i in sorted(lacking)])
-            if truth.kind != "hub":
-                await _use_acks(store, restored)
-        if truth.kind != "hub":
-            await _use_values(store, truth)
-    await _compare(folder, truth)
-    return outcome
+async def run(kind: str, sort: str, each: int) -> Progress:
+    """Judge every `each`-th damage of a sort to a folder of this kind."""
+    with tempfile.TemporaryDirectory() as name, one_thread():
+        judge, progress = await prepared(Path(name), kind), Progress()
+        await judge_all(judge, SORTS[sort](judge.sound)[::each], progress)
+    return progress
 
 
-def _require_said(restored: Conversation, lacking: set, store: Store, entries: dict) -> None:
-    """Require that the loss of entries is known: by id, by a missing body, or by number."""
-    known = restored.damage.missing | restored.log.pending.keys()
-    known |= {e.id for e in restored.log.entries.values() if e.body is None}
-    unsaid = lacking - known
-    # An entry that nothing names any more is found by comparing heads with a peer.
-    named = {i for e in entries.values() for i in e.header.ancestors()}
-    if unsaid & named and not (store.lost_count or restored.damage):
-        raise Violation(f"{len(unsaid)} entries are gone without a word")
-
-
-async def _use_acks(store: Store, restored: Conversation) -> None:
-    acks = SavedAcks(store, folders.HUB)
-    await acks.unacked(restored)
-
-
-async def _use_values(store: Store, truth: Truth) -> None:
-    try:
-        current = await store.get_meta(folders.CURRENT)
-    except ValueDamaged:
-        await store.put_meta(folders.CURRENT, next(iter(truth.entries)))
-    else:
-        if current not in (None, next(iter(truth.entries))):
-            raise Violation("another conversation is the last used")
-    pinned = await pinned_key(store, folders.ADDRESS)
-    if pinned not in (None, folders.HUB):
-        raise Violation("another hub is trusted")
-
-
-async def _compare(folder: Path, truth: Truth) -> None:
-    async with await Store.open(folder / "log" / "log.db") as store:
-        for conversation, entries in truth.entries.items():
-            loaded = await store.load(conversation)
-            found: dict = {e.id: e for e in loaded.entries}
-            if found != entries or loaded.lost:
-                raise Violation("a peer's entries did not complete the log")
-
-
-async def _use_hub(folder: Path, truth: Truth, *, unserved_max: int) -> None:
-    async with await Store.open(folder / "log" / "log.db") as store:
-        blobs = Blobs(folder / "blobs")
-        driver = HubDriver(Hub(truth.public, Policy()), store, blobs)
-        await driver.start()
-        try:
-            if folders.DELETED not in driver.hub.deleted:
-                raise Violation("a deletion is forgotten")
-            unserved = [c for c in truth.entries if not _is_served(driver.hub, c)]
-            unsaid = [c for c in unserved if not (unserved_max and _is_asking(driver.hub, c))]
-            if len(unsaid) > unserved_max:
-                raise Violation(f"{len(unserved)} conversations are not served, without a word")
-        finally:
-            await driver.stop()
-        await _use_blob(blobs, next(iter(truth.entries)))
-
-
-def _is_asking(hub: Hub, conversation: ConversationId) -> bool:
-    held = hub.shelf.get(conversation)
-    return held is not None and bool(held.damage.missing)
-
-
-def _is_served(hub: Hub, conversation: ConversationId) -> bool:
-    held = hub.shelf.get(conversation)
-    return held is not None and not held.is_blocked
-
-
-async def _use_blob(blobs: Blobs, conversation: ConversationId) -> None:
-    try:
-        pieces = [piece async for piece in blobs.read(conversation, folders.BLOB_DIGEST)]
-    except BlobMissing:
-        return  # its writer writes it again
-    if b"".join(pieces) != folders.BLOB:
-        raise Violation("other bytes were served under a digest")
-
-
-def _use_host(folder: Path) -> None:
-    read = Journals(folder / "journal").read(folders.HEAD.request)
-    if read is not None:
-        head, choices = read
-        if head != folders.HEAD or choices != folders.TOKENS[: len(choices)]:
-            raise Violation("a run resumes as another one")
-    store = folders.checkpoints_of(folder)
-    try:
-        pages = restore(store, b"a", folders.NAMESPACE, [*folders.IDS, 1])
-    except AntiphonError:
-        return  # computed again from the log
-    if pages.tokens and pages != filled(pages.tokens):
-        raise Violation("a restored page differs")
-
-
-async def run(kind: str, each: int, start: int = 0) -> tuple[Counter[str], list[str]]:
-    """Judge every `each`-th byte of a folder; return the outcomes and the violations."""
-    outcomes: Counter[str] = Counter()
-    violations: list[str] = []
-    with tempfile.TemporaryDirectory() as name:
-        sound = Path(name) / "sound"
-        truth = await folders.build(sound, kind)
-        for number, (file, at) in enumerate(places(sound)):
-            if number < start or (number - start) % each:
-                continue
-            try:
-                outcomes[await judge(sound, truth, file, at, 1 << number % 8)] += 1
-            except Exception as error:  # noqa: BLE001  # any other is a violation as well
-                violations.append(f"{kind} {file} byte {at}: {type(error).__name__}: {error}")
-    return outcomes, violations
+async def judge_folders(work: Path, kinds: Sequence[str], sort: str, each: int) -> list[Progress]:
+    """Judge all damages of a sort, round after round, to folders that are kept in `work`."""
+    with one_thread():
+        judges = [await prepared(work / kind, kind) for kind in kinds]
+        damages = [SORTS[sort](judge.sound)[::each] for judge in judges]
+        kept = [Progress.of(work / kind / f"{sort}.json") for kind in kinds]
+        gc.freeze()  # what was imported is not looked at again
+        for part in range(1, damage.ROUNDS + 1):
+            for judge, all_of_them, progress in zip(judges, damages, kept, strict=True):
+                end = len(all_of_them) * part // damage.ROUNDS
+                await judge_all(judge, all_of_them[:end], progress)
+    return kept
 
 
 def main() -> int:
-    """Print outcomes and violations per kind; return 1 if there is a violation."""
+    """Print a table for each folder; return 1 if there is a violation."""
     parser = argparse.ArgumentParser(prog="python -m tests.faults.flips", description=__doc__)
-    parser.add_argument("--each", type=int, default=1, help="judge every N-th byte")
-    parser.add_argument("--start", type=int, default=0, help="begin with this byte")
+    parser.add_argument("--each", type=int, default=1, help="judge every N-th damage")
     parser.add_argument("--kind", choices=folders.KINDS, action="append")
+    parser.add_argument("--sort", choices=SORTS, action="append", help="default: the first three")
+    parser.add_argument("--work", type=Path, help="a folder that is kept, such as one in /dev/shm")
     given = parser.parse_args()
-    failed = 0
-    for kind in given.kind or folders.KINDS:
-        outcomes, violations = asyncio.run(run(kind, given.each, given.start))
-        print(f"{kind}: {sum(outcomes.values()) + len(violations)} flips, {dict(outcomes)}")
-        for violation in violations:
-            print(f"  {violation}")
-        failed += len(violations)
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(50))
+    failed, kinds = 0, given.kind or folders.KINDS
+    with tempfile.TemporaryDirectory() as name:
+        for sort in given.sort or tuple(SORTS)[:3]:
+            work = given.work or Path(name)
+            found = asyncio.run(judge_folders(work, kinds, sort, given.each))
+            for kind, progress in zip(kinds, found, strict=True):
+                print(f"{kind}, {sort}: {progress.judged:,} {dict(progress.total)}")
+                print(*progress.lines(), sep="\n", flush=True)
+                failed += len(progress.violations)
     return 1 if failed else 0
 
 

@@ -2,36 +2,49 @@
 
 import asyncio
 import hashlib
+import json
 import shutil
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-
 from model_host.io.checkpoint_files import Checkpoints
 from model_host.io.journal import Journals
+from model_host.io.key_ring import KeyRing
 from model_host.journal_records import JournalHead
 from model_host.sampler_state import Choice
 from replica.ids import ConversationId, Digest, EntryId, PublicKey
+from replica.io import keys, rpc
 from replica.io.blobs import Blobs
+from replica.io.certificate import Certificate, CertificateFile
+from replica.io.expiring_blobs import ExpiringBlobs
+from replica.io.folder_use import FolderUse, take_folder
 from replica.io.hub_calls import pin
+from replica.io.joining import save_hub
 from replica.io.keys import load_or_create, load_or_create_secret
 from replica.io.store import Store
 from replica.log.entry import Entry, public_key
+from syncd.mailboxes import Mailboxes
 from tests.model_host.kv.plain_pages import filled
 from tests.support.stories import Story
 from tests.support.writers import Writer, said
 
 KINDS = ("client", "hub", "host", "killed")
+USES = {"hub": FolderUse.HUB, "host": FolderUse.HOST}
 ADDRESS = "127.0.0.1:7411"
-HUB, DELETED = Writer(98).public, ConversationId(b"d" * 32)
+HUB, OTHER_HUBS = Writer(98).public, (Writer(97).public, Writer(96).public)
+NAMES = {HUB: "the hub"}
+CERTIFICATE = "certificate.pem"
 BLOB = b"a blob of some bytes" * 9
 BLOB_DIGEST = Digest(hashlib.sha256(BLOB).digest())
-CURRENT = "cli current"
+CURRENT, PETNAMES, LATE = "cli current", "petnames", "late"
+MAILBOXES, MAILBOX, PASSPHRASE = "mailboxes 0", b"m" * 32, "of the backup"
 HEAD = JournalHead(EntryId(b"r" * 32), EntryId(b"s" * 32), 7, Digest(b"p" * 32), Digest(b"c" * 32))
 TOKENS = [Choice(number) for number in (5, 70_000, 0, 3)]
 NAMESPACE, IDS = b"n" * 32, list(range(1000, 1100))
-STEPS = 14
+STEPS = {"client": 14, "hub": 2, "host": 0, "killed": 0}
+LONG = "y" * 4_100
+"""A message that overflows a page."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,72 +53,124 @@ class Truth:
 
     kind: str
     public: PublicKey
+    backup: bytes
+    """Of its key, under PASSPHRASE."""
     entries: dict[ConversationId, dict[EntryId, Entry]]
+    certificate: Certificate | None
+    """Of a hub."""
 
     @property
-    def ids(self) -> set[EntryId]:
-        return {entry_id for held in self.entries.values() for entry_id in held}
+    def use(self) -> FolderUse:
+        """The program that has the folder."""
+        return USES.get(self.kind, FolderUse.REPLICA)
 
 
-def conversations() -> list[list[Entry]]:
-    """Return a conversation with entries of all kinds, and a short one with a long message."""
+def conversations(kind: str) -> list[list[Entry]]:
+    """Return a conversation of a story, and a short one, with an overflowing message in some.
+
+    All kinds of entries are in the client's log, and all kinds of rows in each.
+    """
     story = Story(3)
-    story.grow(STEPS)
-    writer = Writer(5)
+    story.grow(STEPS[kind])
+    short = _short(5, LONG if kind in ("client", "hub") else "y")
+    return [sorted(story.entries, key=lambda entry: entry.order_key), short]
+
+
+def _short(number: int, words: str) -> list[Entry]:
+    writer = Writer(number)
     genesis = writer.genesis()
-    long = writer.write(genesis.conversation, said("y" * 6_000), parents=[genesis])
-    return [sorted(story.entries, key=lambda entry: entry.order_key), [genesis, long]]
+    return [genesis, writer.write(genesis.conversation, said(words), parents=[genesis])]
+
+
+def deleted() -> list[Entry]:
+    """Return a conversation that was deleted, whose pages are free."""
+    return _short(9, LONG)
+
+
+def truth_of(folder: Path, kind: str) -> Truth:
+    """Return what the folder that `build` made holds."""
+    path = folder / "identity.key"
+    held = {log[0].conversation: {entry.id: entry for entry in log} for log in conversations(kind)}
+    certificate = CertificateFile(folder / CERTIFICATE).current if kind == "hub" else None
+    backup = keys.backup(path, PASSPHRASE)
+    return Truth(kind, public_key(load_or_create(path)), backup, held, certificate)
 
 
 async def build(folder: Path, kind: str) -> Truth:
     """Make the folder of a stopped process."""
-    key = load_or_create(folder / "identity.key")
-    logs = conversations()
-    async with await Store.open(folder / "log" / "log.db") as store:
-        for log in logs:
-            for at in range(0, len(log), 8):
-                await store.append(log[at : at + 8])
-        if kind == "hub":
-            await store.tombstones.put([DELETED])
-            await store.delete(DELETED, finishes=True)
-        else:
-            await _fill_replica(store, logs)
+    await take_folder(folder, USES.get(kind, FolderUse.REPLICA))
+    load_or_create(folder / "identity.key")
+    logs = conversations(kind)
+    late = logs[0].pop()
+    path = folder / "log" / "log.db"
+    async with await Store.open(path) as store:
+        await _fill_log(store, kind, logs)
+    async with await Store.open(path) as store:
+        # A killed replica has these in its WAL alone.
+        await store.put_meta(LATE, b"")
+        await store.append([late])
         if kind == "killed":
-            copy = folder.with_name("killed")
+            copy = folder.with_name("killed folder")
             await asyncio.to_thread(shutil.copytree, folder, copy)
     if kind == "killed":
         await asyncio.to_thread(shutil.rmtree, folder)
         copy.rename(folder)
     if kind == "hub":
-        await _fill_hub(folder, logs[0][0].conversation)
-    if kind == "host":
+        await _fill_hub(folder)
+    elif kind == "host":
         _fill_host(folder)
-    held = {log[0].conversation: {entry.id: entry for entry in log} for log in logs}
-    return Truth(kind, _public(key), held)
+    else:
+        save_hub(folder, ADDRESS)
+    return truth_of(folder, kind)
 
 
-def _public(key: Ed25519PrivateKey) -> PublicKey:
-    return public_key(key)
+async def _fill_log(store: Store, kind: str, logs: list[list[Entry]]) -> None:
+    gone = deleted()
+    for log in [*logs, gone]:
+        for at in range(0, len(log), 8):
+            await store.append(log[at : at + 8])
+    if kind == "hub":
+        await store.tombstones.put([gone[0].conversation])
+        await store.put_meta(MAILBOXES, mailboxes())
+    else:
+        await _fill_replica(store, logs)
+    await store.delete(gone[0].conversation, finishes=kind == "hub")
+
+
+def mailboxes() -> bytes:
+    """Return a shard of mailboxes as it is stored."""
+    boxes, now_ms = Mailboxes(), rpc.now_ms()
+    boxes.open(Writer(1).public, MAILBOX, now_ms + 23 * 3_600_000, now_ms)
+    return boxes.shard(0)
 
 
 async def _fill_replica(store: Store, logs: list[list[Entry]]) -> None:
     await pin(store, ADDRESS, HUB)
     await store.put_meta(CURRENT, logs[0][0].conversation)
+    await store.put_meta(
+        PETNAMES, json.dumps({key.hex(): name for key, name in NAMES.items()}).encode()
+    )
     for log in logs:
         positions = {entry.header.lane: entry.position for entry in log}
-        store.save_acks(log[0].conversation, HUB, positions.values(), 1_700_000_000_000)
+        for hub in (HUB, *OTHER_HUBS):
+            store.save_acks(log[0].conversation, hub, positions.values(), 1_700_000_000_000)
 
 
-async def _fill_hub(folder: Path, conversation: ConversationId) -> None:
+async def _fill_hub(folder: Path) -> None:
     load_or_create_secret(folder / "ticket.secret")
-    blobs = Blobs(folder / "blobs")
-    async with await blobs.open_write(conversation, BLOB_DIGEST, len(BLOB), 0) as writer:
-        await writer.write(BLOB)
+    CertificateFile(folder / CERTIFICATE)
+    conversation = conversations("hub")[0][0].conversation
+    lasting, expiring = Blobs(folder / "blobs"), ExpiringBlobs(folder / "expiring")
+    for blobs in (lasting, expiring):
+        async with await blobs.open_write(conversation, BLOB_DIGEST, len(BLOB), 0) as writer:
+            await writer.write(BLOB)
+    in_a_month_ms = (int(time.time()) + 30 * 86_400) * 1000
+    await expiring.keep_until(conversation, BLOB_DIGEST, in_a_month_ms)
 
 
 def _fill_host(folder: Path) -> None:
-    for name in ("ticket", "salt"):
-        load_or_create_secret(folder / f"{name}.secret")
+    load_or_create_secret(folder / "ticket.secret")
+    KeyRing.load(folder)
     journal = Journals(folder / "journal").create(HEAD)
     journal.append(TOKENS)
     journal.close()
@@ -114,5 +179,5 @@ def _fill_host(folder: Path) -> None:
 
 def checkpoints_of(folder: Path) -> Checkpoints:
     """Open the checkpoints of a host's folder."""
-    secret = load_or_create_secret(folder / "checkpoint.secret")
-    return Checkpoints(folder / "derived" / "checkpoints", mac_key=secret, budget_bytes=1 << 24)
+    mac_key = KeyRing.load(folder).checkpoint
+    return Checkpoints(folder / "derived" / "checkpoints", mac_key=mac_key, budget_bytes=1 << 24)

@@ -7,43 +7,57 @@ from pathlib import Path
 import pytest
 
 from tests.faults import folders
-from tests.faults.flips import judge, run
+from tests.faults.damage import Flip, flips
+from tests.faults.flips import prepared, run
+from tests.faults.one_thread import one_thread
 
-EACH = 1999
-"""Every such byte is judged here; `make faults` judges all of them."""
+EACH = {"flips": 1499, "cuts": 19, "swaps": 31}
+"""Every such damage is judged here; `make faults` judges all of them."""
+LOG = Path("log") / "log.db"
 
 
-@pytest.mark.parametrize("start", [0, 1000])
+@pytest.mark.parametrize("sort", EACH)
 @pytest.mark.parametrize("kind", folders.KINDS)
-async def test_no_flipped_bit_is_a_dead_end(kind: str, start: int) -> None:
-    outcomes, violations = await run(kind, EACH, start)
-    assert violations == []
-    assert outcomes["harmless"]
+async def test_no_damage_is_a_dead_end(kind: str, sort: str) -> None:
+    done = await run(kind, sort, EACH[sort])
+    assert done.violations == []
+    assert done.total["harmless"] + done.total["unread"] < done.judged
+    assert sort != "flips" or (done.total["harmless"] and done.total["unread"])
+
+
+@pytest.mark.parametrize("kind", folders.KINDS)
+async def test_what_a_judge_leaves_out_changes_no_outcome(tmp_path: Path, kind: str) -> None:
+    judge = await prepared(tmp_path, kind)
+    some = flips(judge.sound)[::9973]
+    with one_thread():
+        outcomes = [await judge.judge(flip) for flip in some]
+    judge.is_thorough = True
+    for flip, outcome in zip(some, outcomes, strict=True):
+        found = await judge.judge(flip)
+        assert found == outcome.replace("unread", "harmless"), flip
+
+
+def _page_of(database: Path, table: str) -> int:
+    """Return where the first page of a table begins in the file."""
+    with closing(sqlite3.connect(database)) as connection:
+        asked = "SELECT rootpage FROM sqlite_master WHERE name = ?"
+        ((page,),) = connection.execute(asked, [table]).fetchall()
+        ((page_bytes,),) = connection.execute("PRAGMA page_size").fetchall()
+    return int((page - 1) * page_bytes)
 
 
 async def test_a_hub_that_can_read_no_conversation_says_so(tmp_path: Path) -> None:
     """Every load reads the list of membership entries, unreadable with a wrong count of cells."""
-    sound = tmp_path / "sound"
-    truth = await folders.build(sound, "hub")
-    store = Path("log") / "log.db"
-    with closing(sqlite3.connect(sound / store)) as connection:
-        asked = "SELECT rootpage FROM sqlite_master WHERE name = 'membership'"
-        ((page,),) = connection.execute(asked).fetchall()
-        ((page_bytes,),) = connection.execute("PRAGMA page_size").fetchall()
-    count_of_cells = (page - 1) * page_bytes + 3
-    assert await judge(sound, truth, store, count_of_cells, 4) == "mended after STORE_CORRUPT"
+    judge = await prepared(tmp_path, "hub")
+    count_of_cells = _page_of(tmp_path / "sound" / LOG, "membership") + 3
+    assert await judge.judge(Flip(LOG, count_of_cells, 4)) == "mended after STORE_CORRUPT"
 
 
 async def test_a_hidden_row_does_not_bring_a_deletion_back(tmp_path: Path) -> None:
     """The rows of a tombstone lie in two tables: one page can't hide both."""
-    sound = tmp_path / "sound"
-    truth = await folders.build(sound, "hub")
-    store = Path("log") / "log.db"
+    judge = await prepared(tmp_path, "hub")
     for table in ("tombstones", "tombstones_again"):
-        with closing(sqlite3.connect(sound / store)) as connection:
-            asked = "SELECT rootpage FROM sqlite_master WHERE name = ?"
-            ((page,),) = connection.execute(asked, [table]).fetchall()
-            ((page_bytes,),) = connection.execute("PRAGMA page_size").fetchall()
-        cells = int.from_bytes((sound / store).read_bytes()[(page - 1) * page_bytes + 3 :][:2])
+        page = _page_of(tmp_path / "sound" / LOG, table)
+        cells = int.from_bytes(judge.sound[LOG][page + 3 :][:2])
         for place, mask in ((0, 1), (4, cells)):  # the kind of the page, and no cells
-            await judge(sound, truth, store, (page - 1) * page_bytes + place, mask)
+            await judge.judge(Flip(LOG, page + place, mask))
