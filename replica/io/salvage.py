@@ -214,9 +214,9 @@ async def _damage_of(path: Path) -> str:
 async def _rebuild(path: Path, why: str) -> StoreRepair:
     with _locked(path):
         mark = high_water.read(path) or high_water.Mark()
-        found = _read_pages((path,), path.parent.glob(f"{path.name}-wal"))
+        found = read_pages((path,), path.parent.glob(f"{path.name}-wal"))
         for end in store_files.lost_ends(path):
-            found.add_older(_read_pages((path,), (end,)))
+            found.add_older(read_pages((path,), (end,)))
         found.erase_deleted()
         try:
             await _write_draft(store_files.draft_of(path), found)
@@ -264,7 +264,7 @@ async def _add_lost_ends(path: Path) -> StoreRepair:
         if ends := store_files.lost_ends(path):
             older = Salvaged(values=await store.erased())
             for end in ends:
-                older.add_older(_read_pages((), (end,)))
+                older.add_older(read_pages((), (end,)))
             kept, deleted = await _add(store, older)
         store.forget_losses()
         with typed_errors():
@@ -292,8 +292,8 @@ async def _add(store: Store, older: Salvaged) -> tuple[int, int]:
     return len(new), len(deleted)
 
 
-def _read_pages(databases: Iterable[Path], wals: Iterable[Path]) -> Salvaged:
-    """Read the pages of these files."""
+def read_pages(databases: Iterable[Path], wals: Iterable[Path]) -> Salvaged:
+    """Read the pages of these files. Raises StoreError."""
     pages, found = Pages(), Salvaged()
     with typed_errors():
         for database in databases:
