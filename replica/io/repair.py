@@ -11,7 +11,7 @@ from replica.io import schema
 from replica.io import statements as sql
 from replica.io.commit import GroupCommit
 from replica.io.logger import get_logger
-from replica.io.rows import BadRow, Examined, Row
+from replica.io.rows import BadRow, Examined, Row, checksum_of
 from replica.io.transaction import Statement
 from replica.log import Entry
 from replica.refusals import StoreCorrupt
@@ -38,7 +38,7 @@ class Repairs:
             for id_ in examined.gone:
                 _log.error("entry gone", conversation=short(conversation), entry=short(id_))
             self.quarantined_count += len(examined.gone)
-            gone = [(conversation, id_) for id_ in sorted(examined.gone)]
+            gone = [(conversation, i, checksum_of(conversation, i)) for i in sorted(examined.gone)]
             statements.append(Statement(sql.NOTE_GONE, gone))
         await self.set_aside(conversation, examined.bad, statements)
 
@@ -54,7 +54,8 @@ class Repairs:
             _log.error("row quarantined", conversation=short(conversation), detail=found.why)
             _, rowid, _, *content = found.row
             values = (rowid, *content)
-            about = (conversation, found.id, found.body_only, found.why)
+            checksum = checksum_of(conversation, found.id)
+            about = (conversation, found.id, found.body_only, found.why, checksum)
             drop = sql.DROP_BODY if found.body_only else sql.DROP_ROW
             statements += [
                 Statement(sql.SET_ASIDE, [(*values, *about)]),

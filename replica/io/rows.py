@@ -54,6 +54,8 @@ class Examined:
     unlisted: list[Entry]
     """Sound membership entries whose listing is damaged."""
     bad: list[BadRow]
+    strays: int
+    """Number of misfiled entries of other conversations."""
     gone: frozenset[EntryId]
     """Ids that must be stored and have no row, not even a damaged one."""
     lost: Lost
@@ -67,6 +69,17 @@ class Examined:
 def checksum_of(*parts: bytes) -> int:
     """Return the CRC-32 that protects columns without a digest."""
     return zlib.crc32(b"".join(parts))
+
+
+def is_noted(conversation: object, id_: object, checksum: object) -> bool:
+    """Say whether a quarantined row still has the keys it was given.
+
+    Else a peer would be asked for an entry that never was, for ever. The row of an earlier
+    version has no checksum.
+    """
+    if not isinstance(conversation, bytes) or not isinstance(id_, bytes):
+        return False
+    return checksum is None or checksum == checksum_of(conversation, id_)
 
 
 def is_listed(entry: Entry) -> bool:
@@ -86,7 +99,8 @@ def examine(
     for row in rows:
         sort, _, id_, *_, checksum, _ = row
         if sort == QUARANTINED:
-            found.quarantined.append(id_)
+            if is_noted(conversation, id_, checksum):
+                found.quarantined.append(id_)
         elif sort == ENTRY:
             _examine_entry(conversation, row, found, with_bodies=with_bodies)
         elif isinstance(id_, bytes) and checksum_of(conversation, id_) == checksum:
@@ -116,6 +130,7 @@ class _Found:
             self.misfiled,
             [e for e in self.entries.values() if is_listed(e) and e.id not in self.listed],
             self.bad,
+            sum(entry.id not in here for _, entry in self.misfiled),
             gone,
             Lost(gone | known_lost, frozenset(self.listed - here)),
         )

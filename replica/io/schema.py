@@ -97,6 +97,8 @@ MIGRATIONS: Sequence[Sequence[str]] = (
         " checksum INTEGER NOT NULL) WITHOUT ROWID"
         for name in ("tombstones", "tombstones_again")
     ),
+    # 5: a CRC-32 of the conversation and id of a quarantined row; one from before has none.
+    ("ALTER TABLE quarantine ADD COLUMN checksum INTEGER",),
 )
 
 REBUILD_INDEX = (

@@ -26,7 +26,7 @@ SELECT 0, rowid, id, header, signature, checksum, body FROM entries
 WHERE conversation = ?1
 UNION ALL SELECT 1, NULL, id, NULL, NULL, checksum, NULL FROM membership
 WHERE conversation = ?1
-UNION ALL SELECT 2, NULL, id, NULL, NULL, NULL, NULL FROM quarantine
+UNION ALL SELECT 2, NULL, id, NULL, NULL, checksum, NULL FROM quarantine
 WHERE conversation = ?1 AND NOT body_only
 """
 SELECT_HEADERS = SELECT.replace("checksum, body FROM", "checksum, body IS NOT NULL FROM")
@@ -52,16 +52,18 @@ UNION ALL SELECT 1 FROM quarantine WHERE conversation = ?1
 UNION ALL SELECT 1 FROM membership WHERE conversation = ?1 LIMIT 1
 """
 SIZES = """
-SELECT conversation, count(*), sum(length(header) + length(signature) + ifnull(length(body), 0))
+SELECT conversation, count(*), sum(length(header) + length(signature) + ifnull(length(body), 0)),
+  EXISTS (SELECT 1 FROM entries AS found WHERE found.conversation = entries.conversation)
 FROM entries GROUP BY conversation
 """
-IN_QUARANTINE = "SELECT DISTINCT conversation FROM quarantine"
+"""The last column is 0 where a damaged index has a key that no search finds."""
+IN_QUARANTINE = "SELECT DISTINCT conversation, id, checksum FROM quarantine"
 QUARANTINED = "SELECT conversation, id, body_only, why FROM quarantine ORDER BY rowid"
 
 # These compare the bad bytes as they were read, so that a row repaired meanwhile stays. A
 # damaged column may have any type, which a comparison without CAST would consider.
 SET_ASIDE = """
-INSERT INTO quarantine SELECT ?6, ?7, header, signature, body, ?8, ?9 FROM entries
+INSERT INTO quarantine SELECT ?6, ?7, header, signature, body, ?8, ?9, ?10 FROM entries
 WHERE rowid = ?1 AND CAST(header AS BLOB) IS CAST(?2 AS BLOB)
   AND CAST(signature AS BLOB) IS CAST(?3 AS BLOB)
   AND CAST(checksum AS BLOB) IS CAST(?4 AS BLOB) AND CAST(body AS BLOB) IS CAST(?5 AS BLOB)
@@ -78,7 +80,7 @@ WHERE rowid = ?1 AND CAST(header AS BLOB) IS CAST(?2 AS BLOB)
   AND CAST(signature AS BLOB) IS CAST(?3 AS BLOB)
   AND CAST(checksum AS BLOB) IS CAST(?4 AS BLOB) AND CAST(body AS BLOB) IS CAST(?5 AS BLOB)
 """
-NOTE_GONE = "INSERT INTO quarantine VALUES (?, ?, NULL, NULL, NULL, 0, 'its row is gone')"
+NOTE_GONE = "INSERT INTO quarantine VALUES (?, ?, NULL, NULL, NULL, 0, 'its row is gone', ?)"
 
 COUNT = """
 SELECT (SELECT count(*) FROM entries WHERE conversation = ?1)

@@ -26,7 +26,7 @@ from replica.io.disk import sync_folder, typed_errors
 from replica.io.erasing import ROWS_MIN, ErasingSteps
 from replica.io.high_water import MarkFile
 from replica.io.repair import Repairs
-from replica.io.rows import ENTRY, Examined, examine
+from replica.io.rows import ENTRY, Examined, examine, is_noted
 from replica.io.tombstones import Tombstones, putting
 from replica.io.transaction import Statement, WritingConnection
 from replica.log import CONTROL_KINDS, Entry
@@ -130,8 +130,8 @@ class Store:
         if not bodies:
             return await self._load_headers(conversation)
         examined = await self._examine(conversation)
-        if examined.gone and not self._repairs.has_rebuilt:
-            # If rows can't be found by their keys, the index may be damaged.
+        if (examined.gone or examined.strays) and not self._repairs.has_rebuilt:
+            # If rows can't be found by their keys, or others are, the index may be damaged.
             with contextlib.suppress(StoreError):  # The writer logged it.
                 await self._repairs.rebuild_index()
             examined = await self._examine(conversation)
@@ -177,8 +177,13 @@ class Store:
 
     async def conversations(self) -> list[Stored]:
         """List the stored conversations by id; those only in quarantine have 0 entries."""
-        held = {c: (0, 0) for (c,) in await self._rows(sql.IN_QUARANTINE)}
-        held |= {c: (count, size or 0) for c, count, size in await self._rows(sql.SIZES)}
+        held = {keys[0]: (0, 0) for keys in await self._rows(sql.IN_QUARANTINE) if is_noted(*keys)}
+        rows = await self._rows(sql.SIZES)
+        if not all(found for *_, found in rows) and not self._repairs.has_rebuilt:
+            with contextlib.suppress(StoreError):  # The writer logged it.
+                await self._repairs.rebuild_index()
+            rows = await self._rows(sql.SIZES)
+        held |= {c: (count, size or 0) for c, count, size, found in rows if found}
         # A damaged row may hold any value here; it is examined with its conversation.
         ids = (c for c in held if isinstance(c, bytes) and len(c) == ID_BYTES)
         return [Stored(ConversationId(c), *held[c]) for c in sorted(ids)]

@@ -1,10 +1,16 @@
-"""One small data folder of each kind: of a replica, a hub, a model host, and a killed replica."""
+"""One small data folder of each kind: of a replica, a hub, a model host.
+
+Besides, one of a killed replica, and one of a replica that was healed: bad rows of its log are
+in quarantine, and it has received the entries again.
+"""
 
 import asyncio
 import hashlib
 import json
 import shutil
+import sqlite3
 import time
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -29,7 +35,7 @@ from tests.model_host.kv.plain_pages import filled
 from tests.support.stories import Story
 from tests.support.writers import Writer, said
 
-KINDS = ("client", "hub", "host", "killed")
+KINDS = ("client", "hub", "host", "killed", "healed")
 USES = {"hub": FolderUse.HUB, "host": FolderUse.HOST}
 ADDRESS = "127.0.0.1:7411"
 HUB, OTHER_HUBS = Writer(98).public, (Writer(97).public, Writer(96).public)
@@ -42,7 +48,7 @@ MAILBOXES, MAILBOX, PASSPHRASE = "mailboxes 0", b"m" * 32, "of the backup"
 HEAD = JournalHead(EntryId(b"r" * 32), EntryId(b"s" * 32), 7, Digest(b"p" * 32), Digest(b"c" * 32))
 TOKENS = [Choice(number) for number in (5, 70_000, 0, 3)]
 NAMESPACE, IDS = b"n" * 32, list(range(1000, 1100))
-STEPS = {"client": 14, "hub": 2, "host": 0, "killed": 0}
+STEPS = {"client": 14, "hub": 2, "host": 0, "killed": 0, "healed": 0}
 LONG = "y" * 4_100
 """A message that overflows a page."""
 
@@ -68,7 +74,7 @@ class Truth:
 def conversations(kind: str) -> list[list[Entry]]:
     """Return a conversation of a story, and a short one, with an overflowing message in some.
 
-    All kinds of entries are in the client's log, and all kinds of rows in each.
+    All kinds of entries are in the client's log.
     """
     story = Story(3)
     story.grow(STEPS[kind])
@@ -115,6 +121,8 @@ async def build(folder: Path, kind: str) -> Truth:
     if kind == "killed":
         await asyncio.to_thread(shutil.rmtree, folder)
         copy.rename(folder)
+    if kind == "healed":
+        await _heal(path, late, logs[1][-1], logs[1][0])
     if kind == "hub":
         await _fill_hub(folder)
     elif kind == "host":
@@ -135,6 +143,25 @@ async def _fill_log(store: Store, kind: str, logs: list[list[Entry]]) -> None:
     else:
         await _fill_replica(store, logs)
     await store.delete(gone[0].conversation, finishes=kind == "hub")
+
+
+def _harm(path: Path, by_header: Entry, by_body: Entry, gone: Entry) -> None:
+    data = bytearray(path.read_bytes())
+    for part in (by_header.header_bytes, by_body.body or b""):
+        data[data.index(part) + len(part) // 2] ^= 1
+    path.write_bytes(data)
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("DELETE FROM entries WHERE id = ?", [gone.id])
+
+
+async def _heal(path: Path, *entries: Entry) -> None:
+    """Damage the header of one entry and the body of another, remove a third, and heal it all."""
+    _harm(path, *entries)
+    async with await Store.open(path) as store:
+        for entry in entries:
+            await store.load(entry.conversation)
+        assert len(await store.quarantined()) == len(entries), "each is in quarantine"
+        await store.append(entries)
 
 
 def mailboxes() -> bytes:

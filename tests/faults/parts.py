@@ -140,7 +140,9 @@ class Start:
 
     async def _receive_missing(self, store: Store) -> bool:
         held = {stored.conversation for stored in await store.conversations()}
-        is_healed = not held >= self.truth.entries.keys()  # a clone brings it back
+        is_healed = held != self.truth.entries.keys()  # a clone brings back what is not there
+        for other in held - self.truth.entries.keys():
+            await store.load(other)  # as whoever lists it does, which files its rows anew
         for conversation, entries in self.truth.entries.items():
             loaded = await store.load(conversation)
             restored = self._folded(conversation, loaded)
@@ -182,6 +184,9 @@ class Start:
 
     async def _compare(self) -> None:
         async with await Store.open(self.log) as store:
+            held = {stored.conversation for stored in await store.conversations()}
+            if held != self.truth.entries.keys():
+                raise Violation("another conversation is listed")
             for conversation, entries in self.truth.entries.items():
                 loaded = await store.load(conversation)
                 if {e.id: e for e in loaded.entries} != entries or loaded.lost:
@@ -210,7 +215,8 @@ class Start:
 
     def _require_asking(self, hub: Hub, unserved: list[ConversationId], unserved_max: int) -> None:
         unsaid = [c for c in unserved if not (unserved_max and _is_asking(hub, c))]
-        is_said = self.hides_much and unserved_max and self.has_said_loss
+        # A repair that has lost a page says how many entries members have to send.
+        is_said = unserved_max and self.has_said_loss
         if len(unsaid) > unserved_max and not is_said:
             raise Violation(f"{len(unserved)} conversations are not served, without a word")
 

@@ -17,7 +17,7 @@ WRONGS = {
         "UPDATE meta SET value = x'7b' WHERE key LIKE 'cli %'",
         "UPDATE meta SET value = 'text' WHERE key = 'cli current'",
         "UPDATE membership SET checksum = 0",
-        "INSERT INTO quarantine VALUES ('x', 'y', 1, 2, 3, 'z', 4)",
+        "INSERT INTO quarantine VALUES ('x', 'y', 1, 2, 3, 'z', 4, 5)",
     ),
 }
 

@@ -4,6 +4,7 @@ import asyncio
 import dataclasses
 import random
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -93,6 +94,63 @@ async def test_an_entry_that_fails_its_digest_is_quarantined_until_it_comes_agai
         assert (found.conversation, found.body_only) == (conversation, False)
         await store.append([bad])
         assert (await store.load(conversation)).entries == entries
+
+
+def with_harmed_index(path: Path, conversation: ConversationId) -> Iterator[bytes]:
+    """Yield the file with one wrong bit in one key of the index of entries, key by key."""
+    data = path.read_bytes()
+    ((page,),) = query(path, "SELECT rootpage FROM sqlite_schema WHERE name = 'entries_id'")
+    assert isinstance(page, int)
+    at = data.find(conversation, (page - 1) * 4096, page * 4096)
+    while at >= 0:
+        yield data[:at] + bytes([data[at] ^ 4]) + data[at + 1 :]
+        at = data.find(conversation, at + 1, page * 4096)
+
+
+async def test_a_damaged_index_lists_no_other_conversation_for_good(path: Path) -> None:
+    """A search finds the damaged key, or misses it as it is out of order."""
+    entries = log(9)
+    conversation = await fill(path, entries)
+    harmed = list(with_harmed_index(path, conversation))
+    assert len(harmed) >= 9
+    for data in harmed:
+        replace_store(path, data)
+        async with await Store.open(path) as store:
+            for stored in await store.conversations():
+                await store.load(stored.conversation)
+            assert [stored.conversation for stored in await store.conversations()] == [conversation]
+            assert (await store.load(conversation)).entries == entries
+        assert query(path, "PRAGMA integrity_check") == [("ok",)]
+
+
+@pytest.mark.parametrize("key", ["conversation", "id"])
+async def test_a_damaged_key_in_quarantine_is_no_entry_that_is_missing(
+    path: Path, key: str
+) -> None:
+    entries = log(9)
+    bad = entries[-1]
+    conversation = await fill(path, entries)
+    flip_byte(path, bad.header_bytes)
+    async with await Store.open(path) as store:
+        await store.load(conversation)
+        await store.append([bad])
+    changed = bytes([getattr(bad, key)[0] ^ 1]) + getattr(bad, key)[1:]
+    query(path, f"UPDATE quarantine SET {key} = ?", changed)
+    async with await Store.open(path) as store:
+        assert not (await store.load(conversation)).lost
+        assert [stored.conversation for stored in await store.conversations()] == [conversation]
+        assert len(await store.quarantined()) == 1
+
+
+async def test_a_row_quarantined_by_an_earlier_version_still_counts(path: Path) -> None:
+    entries = log(9)
+    conversation = await fill(path, entries)
+    flip_byte(path, entries[-1].header_bytes)
+    async with await Store.open(path) as store:
+        await store.load(conversation)
+    query(path, "UPDATE quarantine SET checksum = NULL")
+    async with await Store.open(path) as store:
+        assert (await store.load(conversation)).lost.entries == {entries[-1].id}
 
 
 async def test_a_body_that_fails_its_digest_is_quarantined_until_it_comes_again(
