@@ -2,6 +2,7 @@
 
 AntiphonError
 ├── RequestRefused
+│   ├── LoopUnsuitable    a call in an event loop that is not the replica's, or a wait in that
 │   ├── ReplicaClosed     a call behind the end of the `with` that opened the replica
 │   ├── RunUnfinished     the answer of a run that has not ended
 │   ├── RunTooLong        a run with more calls of tools than it may make
@@ -14,7 +15,24 @@ from typing import Any
 
 from replica.errors import HostError, ReplicaClosed, RequestRefused
 
-__all__ = ["CallOpen", "ReplicaClosed", "RunTooLong", "RunUnfinished", "ToolUnsuitable"]
+__all__ = [
+    "CallOpen",
+    "LoopUnsuitable",
+    "ReplicaClosed",
+    "RunTooLong",
+    "RunUnfinished",
+    "ToolUnsuitable",
+]
+
+
+class LoopUnsuitable(RequestRefused):
+    """The replica can't be used in the event loop that makes the call."""
+
+    reason = "LOOP_UNSUITABLE"
+    next_step = (
+        "Await the async form in the event loop that opened its replica. Use the blocking form in"
+        " plain functions, also as a tool, and in other threads."
+    )
 
 
 class RunUnfinished(RequestRefused):

@@ -88,6 +88,8 @@ class Replica:
         self._link = HubLink(self._driver, calls) if calls is not None else None
         self.hub = HubStatus(self._core, self._link)
         """The state of the link and of each conversation on it."""
+        self.loop = asyncio.get_running_loop()
+        """The event loop of all calls."""
         self.is_closed = False
         """Whether the end of the replica has begun: what is under way is finished, and no more."""
         self._waiting: set[asyncio.Future[None]] = set()

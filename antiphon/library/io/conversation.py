@@ -15,7 +15,7 @@ from antiphon.library.given import (
     parts_of,
 )
 from antiphon.library.io.feed import Feed
-from antiphon.library.io.handle import Cursor, append
+from antiphon.library.io.handle import Cursor, append, opened
 from antiphon.library.io.members import Members
 from antiphon.library.io.run import Run
 from antiphon.library.tools import Tool, as_tools
@@ -153,7 +153,7 @@ class Conversation(Members):
         'You said: And of Italy?'
         """
         check_id(entry, "the entry")
-        return Branch(self.replica, self.id, self._shared, Cursor(at=entry))
+        return Branch(opened(self._replica), self.id, self._shared, Cursor(at=entry))
 
     async def branches(self) -> "tuple[Branch, ...]":
         """Return the branches, the one with the latest activity last.
@@ -178,6 +178,7 @@ class Conversation(Members):
         if isinstance(branch, Branch):
             self._cursor = Cursor(branch._cursor.at, branch._cursor.request)
             return
+        check_id(branch, "the entry")
         held = await self._held()
         tips = [node for node in held.order.tips() if _holds(held, node.id, branch)]
         if not tips:

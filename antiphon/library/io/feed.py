@@ -7,7 +7,7 @@ from weakref import WeakMethod, finalize
 
 from antiphon.library import events as e
 from antiphon.library import news
-from antiphon.library.errors import ReplicaClosed
+from antiphon.library.io.handle import usable
 from replica.ids import ConversationId, EntryId
 from replica.io import Replica
 from replica.link import (
@@ -31,7 +31,7 @@ class Feed:
     """
 
     def __init__(self, replica: Replica, conversation: ConversationId | None = None) -> None:
-        """Collect the events of a conversation, or of all. Raises ReplicaClosed."""
+        """Collect the events of a conversation, or of all. Raises ReplicaClosed, LoopUnsuitable."""
         self._replica = replica
         self._conversation = conversation
         self._events: list[e.Event] = []
@@ -40,7 +40,7 @@ class Feed:
         """The run of each request whose answer is being drafted."""
         self._lost: dict[ConversationId, int] = {}
         """The entries that are lost, of each conversation that lost any."""
-        self._check_open()
+        usable(self._replica)
         receive = WeakMethod(self._receive)
 
         def listener(event: Event) -> None:
@@ -59,20 +59,23 @@ class Feed:
     async def wait(self, timeout_s: float) -> None:
         """Wait until there is an event to collect, at most `timeout_s` seconds.
 
-        Raises ReplicaClosed.
+        Raises ReplicaClosed, LoopUnsuitable.
         """
         with suppress(TimeoutError):
             async with asyncio.timeout(timeout_s):
                 await self._awake.wait()
-        self._check_open()
+        usable(self._replica)
 
     async def events(self) -> AsyncGenerator[e.Event, None]:
-        """Yield events as they come, until the replica ends. Raises ReplicaClosed."""
+        """Yield events as they come, until the replica ends.
+
+        Raises ReplicaClosed, LoopUnsuitable.
+        """
         try:
             while True:
                 for event in self.collected():
                     yield event
-                self._check_open()
+                usable(self._replica)
                 await self._awake.wait()
         finally:
             self.stop()
@@ -90,10 +93,6 @@ class Feed:
         del self._events[:-QUEUED_MAX]
         if self._events or self._replica.is_closed:
             self._awake.set()
-
-    def _check_open(self) -> None:
-        if self._replica.is_closed:
-            raise ReplicaClosed
 
     def _end_runs(self, conversation: ConversationId, found: list[e.Event]) -> None:
         """Forget the runs of requests that are answered or refused."""

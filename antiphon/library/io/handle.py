@@ -1,9 +1,10 @@
 """A handle of a conversation: where its next entry goes, and how its requests are made."""
 
+import asyncio
 from dataclasses import dataclass
 from typing import Any
 
-from antiphon.library.errors import ReplicaClosed
+from antiphon.library.errors import LoopUnsuitable, ReplicaClosed
 from replica.conversation import Conversation as Held
 from replica.conversation import (
     Place,
@@ -60,8 +61,8 @@ class Handle:
 
     @property
     def replica(self) -> Replica:
-        """The replica of the handle. Raises ReplicaClosed behind its end."""
-        return opened(self._replica)
+        """The replica of the handle. Raises ReplicaClosed behind its end, LoopUnsuitable."""
+        return usable(self._replica)
 
     async def check_taken(self) -> None:
         """Refuse to write what the hub would never take. Raises KeyRemoved, ConversationDeleted."""
@@ -123,6 +124,20 @@ def opened(replica: Replica) -> Replica:
     """Return a replica that is not closed. Raises ReplicaClosed."""
     if replica.is_closed:
         raise ReplicaClosed
+    return replica
+
+
+def usable(replica: Replica) -> Replica:
+    """Return a replica that is not closed, for its own event loop.
+
+    Another loop would change its state beside it. Raises ReplicaClosed, LoopUnsuitable.
+    """
+    try:
+        loop = asyncio.get_running_loop()
+    except RuntimeError:
+        loop = None
+    if opened(replica).loop is not loop:
+        raise LoopUnsuitable("the replica was opened in another event loop")
     return replica
 
 

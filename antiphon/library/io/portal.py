@@ -23,7 +23,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 import anyio
 from anyio.from_thread import BlockingPortal
 
-from antiphon.library.errors import ReplicaClosed
+from antiphon.library.errors import LoopUnsuitable, ReplicaClosed
 from antiphon.library.io.steps import Steps
 
 P = ParamSpec("P")
@@ -96,12 +96,15 @@ class Portal:
         await self._entering
 
     def call(self, function: Callable[..., Awaitable[T]], *args: Any) -> T:
-        """Call a function in the loop's thread, and wait for its result. Raises ReplicaClosed.
+        """Call a function in the loop's thread, and wait for its result.
 
-        An interrupt of the wait, such as Ctrl-C, ends the call before it is raised.
+        Raises ReplicaClosed, and LoopUnsuitable in that thread. An interrupt of the wait, such
+        as Ctrl-C, ends the call before it is raised.
         """
         if not self.is_open:
             raise ReplicaClosed(_INHERITED if self._is_inherited else "")
+        if threading.get_ident() == self._thread.ident:
+            raise LoopUnsuitable("an async function runs in the loop that this call waits for")
         call = _Call(self)
         future = self._loop.start_task_soon(call.run, function, args)
         try:

@@ -11,7 +11,7 @@ from antiphon.library import events as e
 from antiphon.library.given import check_id, check_text, check_timeout
 from antiphon.library.io.conversation import Conversation
 from antiphon.library.io.feed import Feed
-from antiphon.library.io.handle import SYNC_S, Shared, has_host, opened
+from antiphon.library.io.handle import SYNC_S, Shared, has_host, opened, usable
 from antiphon.library.io.to_its_end import to_its_end
 from replica.conversation import Invitation, check_name, decode_invitation, is_address
 from replica.errors import StoreError, Unavailable
@@ -82,8 +82,8 @@ class Replica:
 
     @property
     def _core(self) -> Core:
-        """The replica of all calls. Raises ReplicaClosed behind its end."""
-        return opened(self._replica)
+        """The replica of all calls. Raises ReplicaClosed behind its end, LoopUnsuitable."""
+        return usable(self._replica)
 
     async def conversation(
         self, name: str, *, system: str | None = None, sampling: Sampling | None = None

@@ -132,7 +132,7 @@ def test_an_iterator_that_was_never_begun_is_released(tmp_path: Path):
 
 
 def _listeners(me: antiphon.Replica) -> int:
-    return len(me._core._core._listeners)
+    return len(me._core._replica._listeners)
 
 
 def test_an_iterator_ends_quietly_while_another_thread_closes_its_replica(

@@ -147,6 +147,8 @@ async def test_a_wrong_id_or_name_is_refused_and_the_link_stays(talking: Lab):
                 await me.get(one)
             with pytest.raises(ArgumentInvalid, match="no id of 32 bytes"):
                 await _at(trip, one)
+            with pytest.raises(ArgumentInvalid, match="no id of 32 bytes"):
+                await trip.switch(one)
         await trip.ask("Hello.")  # else there is no last turn, which None stands for
         no_ids: Any = ("x", b"", "", 0)
         for one in no_ids:
