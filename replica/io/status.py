@@ -100,15 +100,17 @@ def _classes(base: type[AntiphonError] = AntiphonError) -> Iterator[type[Antipho
 class PeerError(AntiphonError):
     """The peer refused with a reason this version does not know."""
 
-    def __init__(self, fault: Fault) -> None:
-        """Copy the peer's reason, detail and next step."""
-        super().__init__(
+    @classmethod
+    def of(cls, fault: Fault) -> "PeerError":
+        """Return an error with the peer's reason, detail and next step."""
+        error = cls(
             fault.detail, missing=fault.missing, retry_after_s=fault.retry_after_ms / 1000 or None
         )
         # Instance attributes hide the class's, because the texts are the peer's.
-        self.__dict__.update(
+        error.__dict__.update(
             reason=fault.reason, next_step=fault.next_step, retryable=fault.retryable
         )
+        return error
 
 
 def error_of(fault: Fault) -> AntiphonError:
@@ -117,7 +119,7 @@ def error_of(fault: Fault) -> AntiphonError:
         if kind.reason == fault.reason and kind is not PeerError:
             wait_s = fault.retry_after_ms / 1000 or None
             return kind(fault.detail, missing=fault.missing, retry_after_s=wait_s)
-    return PeerError(fault)
+    return PeerError.of(fault)
 
 
 def from_rpc_error(error: grpc.aio.AioRpcError) -> AntiphonError:

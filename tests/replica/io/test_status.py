@@ -1,5 +1,7 @@
 """The typed error of a failed call, whatever its trailer has (LINK-90, ERR-2)."""
 
+import pickle
+
 import grpc
 import pytest
 from google.protobuf import any_pb2
@@ -62,7 +64,16 @@ def test_a_malformed_status_is_a_typed_error_with_the_code_of_the_call(trailer: 
 
 @pytest.mark.parametrize("retryable", [True, False])
 def test_of_a_reason_of_a_later_version_the_peer_says_whether_to_repeat(retryable: bool) -> None:
-    sent = PeerError(Fault("MOON_IN_THE_WAY", "later", "Wait.", retryable))
+    sent = PeerError.of(Fault("MOON_IN_THE_WAY", "later", "Wait.", retryable))
     error = read(status_of(sent).SerializeToString(), grpc.StatusCode.INTERNAL, "later")
     assert (error.reason, error.detail, error.next_step) == ("MOON_IN_THE_WAY", "later", "Wait.")
     assert error.retryable == retryable
+
+
+def test_an_error_of_unknown_reason_travels_between_processes() -> None:
+    """As from a worker of a pool; one that can't be read there breaks the pool."""
+    sent = PeerError.of(Fault("MOON_IN_THE_WAY", "later", "Wait.", True, retry_after_ms=1500))
+    read_there = pickle.loads(pickle.dumps(sent))
+    assert type(read_there) is PeerError
+    assert read_there.args == sent.args
+    assert vars(read_there) == vars(sent)
