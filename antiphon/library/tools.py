@@ -132,6 +132,10 @@ def schema_of(function: Callable[..., Any]) -> dict[str, Any]:
     """Return the JSON schema of a function's parameters. Raises ToolUnsuitable."""
     if not inspect.isroutine(function):
         raise ToolUnsuitable(f"{function!r} is no function")
+    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        raise ToolUnsuitable(
+            f"{function!r} is a generator, and a call would run none of it; return a list"
+        )
     try:
         parameters = inspect.signature(function).parameters.values()
     except ValueError as error:
@@ -148,7 +152,8 @@ def schema_of(function: Callable[..., Any]) -> dict[str, Any]:
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.POSITIONAL_ONLY):
             raise ToolUnsuitable(f"'{parameter.name}' can't be passed by name")
         if parameter.kind is parameter.VAR_KEYWORD or parameter.name not in hints:
-            raise ToolUnsuitable(f"'{parameter.name}' has no annotation")
+            bound = "; of a class, make the method of an object a tool" * (parameter.name == "self")
+            raise ToolUnsuitable(f"'{parameter.name}' has no annotation{bound}")
         properties[parameter.name] = _schema(hints[parameter.name], parameter.name)
         if parameter.default is parameter.empty:
             required.append(parameter.name)

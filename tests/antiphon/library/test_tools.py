@@ -1,5 +1,6 @@
 """Functions become tools by their annotations."""
 
+from collections.abc import AsyncIterator, Iterator
 from typing import Any, Literal
 
 import pytest
@@ -67,10 +68,31 @@ def strange(at: bytes) -> None:
     """Takes what JSON has not."""
 
 
-@pytest.mark.parametrize("function", [bare, rest, strange])
+def several(count: int) -> Iterator[int]:
+    """Does nothing until it is iterated over."""
+    yield count
+
+
+async def several_later(count: int) -> AsyncIterator[int]:
+    """Does nothing either."""
+    yield count
+
+
+@pytest.mark.parametrize("function", [bare, rest, strange, several, several_later])
 def test_a_function_that_can_not_be_described_is_refused(function: Any):
     with pytest.raises(ToolUnsuitable):
         tool(function)
+
+
+def test_a_function_of_a_class_is_refused_with_the_way_to_its_method():
+    class Desk:
+        def book(self, city: str) -> str:
+            """Book a bed."""
+            return city
+
+    with pytest.raises(ToolUnsuitable, match="make the method of an object a tool"):
+        tool(Desk.book)
+    assert tool(Desk().book)("Rome") == "Rome"
 
 
 def test_tools_are_a_list():
