@@ -13,7 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from antiphon import aio
-    from antiphon.library.errors import CallOpen, RunTooLong, RunUnfinished, ToolUnsuitable
+    from antiphon.library.errors import (
+        CallOpen,
+        EventsMissed,
+        RunTooLong,
+        RunUnfinished,
+        ToolUnsuitable,
+    )
     from antiphon.library.events import (
         Answer,
         Answered,
@@ -57,6 +63,7 @@ __all__ = [
     "Diverged",
     "Draft",
     "Event",
+    "EventsMissed",
     "Forked",
     "HostChanged",
     "JoinPending",
@@ -98,6 +105,7 @@ _ELSEWHERE = {
     "open": ("antiphon.library.io.blocking", "open_replica"),
     "local": ("antiphon.library.io.blocking", "local_replica"),
     "CallOpen": ("antiphon.library.errors", "CallOpen"),
+    "EventsMissed": ("antiphon.library.errors", "EventsMissed"),
     "RunTooLong": ("antiphon.library.errors", "RunTooLong"),
     "RunUnfinished": ("antiphon.library.errors", "RunUnfinished"),
     "ToolUnsuitable": ("antiphon.library.errors", "ToolUnsuitable"),

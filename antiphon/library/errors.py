@@ -2,6 +2,7 @@
 
 AntiphonError
 ├── RequestRefused
+│   ├── EventsMissed      an iterator over events that was read too slowly
 │   ├── LoopUnsuitable    a call in an event loop that is not the replica's, or a wait in that
 │   ├── ReplicaClosed     a call behind the end of the `with` that opened the replica
 │   ├── RunUnfinished     the answer of a run that has not ended
@@ -17,12 +18,28 @@ from replica.errors import HostError, ReplicaClosed, RequestRefused
 
 __all__ = [
     "CallOpen",
+    "EventsMissed",
     "LoopUnsuitable",
     "ReplicaClosed",
     "RunTooLong",
     "RunUnfinished",
     "ToolUnsuitable",
 ]
+
+
+class EventsMissed(RequestRefused):
+    """More events waited to be read than an iterator keeps.
+
+    >>> error = antiphon.EventsMissed("12 events were dropped unread")
+    >>> error.reason
+    'EVENTS_MISSED'
+    """
+
+    reason = "EVENTS_MISSED"
+    next_step = (
+        "Iterate over new `events()`, and read the `history()` of the conversations behind that; do"
+        " what takes long in another thread or task."
+    )
 
 
 class LoopUnsuitable(RequestRefused):

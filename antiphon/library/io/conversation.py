@@ -212,7 +212,8 @@ class Conversation(Members):
     def events(self) -> AsyncGenerator[e.Event, None]:
         """Return an iterator over what happens in the conversation from now on.
 
-        It has no end but that of the replica: then it raises ReplicaClosed.
+        It has no end but that of the replica: then it raises ReplicaClosed. Raises EventsMissed
+        where it is read so slowly that 10,000 events wait; drafts of one answer count as one.
 
         >>> events = trip.events()
         >>> entry = await trip.say("Good morning.")

@@ -7,7 +7,9 @@ from weakref import WeakMethod, finalize
 
 from antiphon.library import events as e
 from antiphon.library import news
+from antiphon.library.errors import EventsMissed
 from antiphon.library.io.handle import usable
+from antiphon.library.unread import with_joined_drafts
 from replica.ids import ConversationId, EntryId
 from replica.io import Replica
 from replica.link import (
@@ -20,7 +22,7 @@ from replica.link import (
 )
 
 QUEUED_MAX = 10_000
-"""Events kept for a reader that does not read; then the oldest are dropped."""
+"""Events kept for a reader that does not read, once the drafts of each answer are one."""
 
 
 class Feed:
@@ -35,6 +37,7 @@ class Feed:
         self._replica = replica
         self._conversation = conversation
         self._events: list[e.Event] = []
+        self._dropped = 0
         self._awake = asyncio.Event()
         self._runs: dict[ConversationId, dict[EntryId, int]] = {}
         """The run of each request whose answer is being drafted."""
@@ -69,10 +72,12 @@ class Feed:
     async def events(self) -> AsyncGenerator[e.Event, None]:
         """Yield events as they come, until the replica ends.
 
-        Raises ReplicaClosed, LoopUnsuitable.
+        Raises ReplicaClosed, LoopUnsuitable, and EventsMissed in place of what was dropped.
         """
         try:
             while True:
+                if self._dropped:
+                    raise EventsMissed(f"{self._dropped:,} events were dropped unread")
                 for event in self.collected():
                     yield event
                 usable(self._replica)
@@ -90,7 +95,12 @@ class Feed:
             case _:
                 pass
         self._events += self._translated(event)
-        del self._events[:-QUEUED_MAX]
+        if len(self._events) > QUEUED_MAX:
+            self._events = with_joined_drafts(self._events)
+        if (beyond := len(self._events) - QUEUED_MAX) > 0:
+            beyond += QUEUED_MAX // 2  # so that not each event is dropped by itself
+            self._dropped += beyond
+            del self._events[:beyond]
         if self._events or self._replica.is_closed:
             self._awake.set()
 

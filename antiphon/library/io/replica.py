@@ -183,6 +183,8 @@ class Replica:
     def events(self) -> AsyncGenerator[e.Event, None]:
         """Return an iterator over what happens in all conversations from now on, for ever.
 
+        Raises what `Conversation.events` raises.
+
         >>> events = me.events()
         >>> entry = await trip.say("Good morning.")
         >>> async for event in events:

@@ -2,6 +2,7 @@
 
 from antiphon.library.errors import (
     CallOpen,
+    EventsMissed,
     LoopUnsuitable,
     ReplicaClosed,
     RunTooLong,
@@ -18,7 +19,15 @@ def test_an_open_call_names_itself_and_its_effect():
 
 
 def test_each_reason_is_a_word_of_its_own():
-    kinds = (CallOpen, LoopUnsuitable, ReplicaClosed, RunTooLong, RunUnfinished, ToolUnsuitable)
+    kinds = (
+        CallOpen,
+        EventsMissed,
+        LoopUnsuitable,
+        ReplicaClosed,
+        RunTooLong,
+        RunUnfinished,
+        ToolUnsuitable,
+    )
     assert len({kind.reason for kind in kinds}) == len(kinds)
 
 
