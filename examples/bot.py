@@ -15,7 +15,7 @@ def main(folder: str, hub: str) -> None:
         print("key", me.key.hex(), flush=True)
         for event in events:
             match event:
-                case antiphon.Said(who, text, _, conversation) if who != me.key:
+                case antiphon.Said(who, text, _, conversation, is_system=False) if who != me.key:
                     me.get(conversation).say(f"Noted: {text}")
                     print("noted", text, flush=True)
                 case antiphon.MemberChanged(who, role) if who == me.key:

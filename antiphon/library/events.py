@@ -59,6 +59,8 @@ class Answer:
 class Said:
     """A member said something; `label` is what the member's program calls itself, if it does.
 
+    `is_system` says that it is a system text, such as that of `Replica.conversation`.
+
     >>> answer = trip.ask("Capital of France?")
     >>> [event.text for event in trip.history() if isinstance(event, antiphon.Said)]
     ['Capital of France?']
@@ -68,6 +70,7 @@ class Said:
     text: str
     entry: EntryId = _NONE
     label: str = field(default="", kw_only=True)
+    is_system: bool = field(default=False, kw_only=True)
     conversation: ConversationId = _NOWHERE
 
 

@@ -17,6 +17,7 @@ from replica.log import (
     Request,
     Role,
     Seal,
+    Speaker,
     ToolCall,
     ToolResult,
     ToolStarted,
@@ -61,10 +62,11 @@ def events_of(held: Conversation, entries: Iterable[Entry], me: PublicKey) -> It
 def _of_entry(held: Conversation, entry: Entry, me: PublicKey) -> Iterator[e.Event]:
     who, at, here = entry.header.author, entry.id, held.id
     match held.log.body(at):
-        case Message(parts=parts, label=label):
+        case Message(speaker, parts, label=label):
             words = text_of(tuple(p for p in parts if not isinstance(p, ToolResult)))
             if words:
-                yield e.Said(who, words, at, here, label=label)
+                is_system = speaker == Speaker.SYSTEM
+                yield e.Said(who, words, at, here, label=label, is_system=is_system)
             yield from _of_parts(held, entry, parts)
         case Request():
             yield e.Asked(who, at, here)

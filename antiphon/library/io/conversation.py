@@ -193,7 +193,7 @@ class Conversation(Members):
     async def history(self) -> tuple[e.Event, ...]:
         """Return the branch from its beginning, as the model sees it, and what is not sealed yet.
 
-        Said, ToolCalled, ToolDone and Answered, in order.
+        Said, ToolCalled, ToolDone and Answered, in order. A system text is a Said that is_system.
 
         >>> answer = await trip.ask("Capital of France?")
         >>> [type(event).__name__ for event in await trip.history()]

@@ -49,6 +49,14 @@ def test_a_turn_is_said_asked_sealed_and_answered(turns: Turns):
     ]
 
 
+def test_a_system_text_is_told_from_what_a_person_said(turns: Turns):
+    text = turns.add(turns.owner, Message(Speaker.SYSTEM, (Text("Be brief."),)), turns.genesis)
+    said = turns.say(turns.owner, "Hi.", text)
+    assert [(one.text, one.is_system) for one in events(turns, text, said)] == [  # type: ignore[union-attr]
+        ("Be brief.", True), ("Hi.", False)
+    ]  # fmt: skip
+
+
 @pytest.mark.parametrize("reason", [0, 99])
 def test_an_answer_that_ended_for_an_unknown_reason_is_one(turns: Turns, reason: int):
     said = turns.say(turns.owner, "Hi.", turns.genesis)

@@ -30,6 +30,8 @@ async def test_one_call_asks_and_answers(talking: Lab):
             getattr(event, "text", None) or event.answer.text for event in await trip.history()
         ]
         assert texts == ["Be brief.", "Capital of France?", "You said: Capital of France?"]
+        said = [event for event in await trip.history() if isinstance(event, antiphon.Said)]
+        assert [event.is_system for event in said] == [True, False]
 
 
 async def test_a_name_stands_for_one_conversation_after_a_restart_and_on_another_device(
