@@ -7,6 +7,7 @@ control the reader's terminal.
 """
 
 import json
+import os
 import sys
 from typing import Any
 
@@ -28,6 +29,8 @@ _VISIBLE = _PICTURES | {0x7F: 0x2421} | dict.fromkeys(_HIDDEN, 0xFFFD)
 """Control characters mapped to their visible Unicode symbols, one to one."""
 _ESCAPED = {code: f"\\u{code:04x}" for code in (0x7F, *_HIDDEN)}
 """The same characters as JSON writes them; json escapes those below 0x20 itself."""
+_UNKNOWN = {("COLUMNS", "0"), ("LINES", "0")}
+"""Variables of a terminal whose size is not known."""
 
 
 class Output:
@@ -37,8 +40,10 @@ class Output:
         """Write to the stdout and stderr of the process; verbose, with details of each answer."""
         self.as_json = as_json
         self.is_verbose = is_verbose
-        self.data = Console(highlight=False, soft_wrap=True)
-        self.people = Console(stderr=True, highlight=False, soft_wrap=True)
+        # rich would write nothing at a width of 0, which stands for an unknown one.
+        known = {name: value for name, value in os.environ.items() if (name, value) not in _UNKNOWN}
+        self.data = Console(highlight=False, soft_wrap=True, _environ=known)
+        self.people = Console(stderr=True, highlight=False, soft_wrap=True, _environ=known)
 
     def emit(self, record: dict[str, Any]) -> None:
         """Write one JSON object as a line of data."""

@@ -30,3 +30,13 @@ def test_json_escapes_them_and_loses_nothing(capsys: pytest.CaptureFixture[str])
     line = capsys.readouterr().out
     assert line.rstrip("\n").isprintable()
     assert json.loads(line) == {"text": HARMFUL, "name": "Ünal 日本"}
+
+
+def test_a_width_of_zero_is_no_width(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    monkeypatch.setenv("COLUMNS", "0")
+    out = Output()
+    out.show("data")
+    out.note("words")
+    assert capsys.readouterr() == ("data\n", "words\n")
