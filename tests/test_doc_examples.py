@@ -20,6 +20,32 @@ PAGES = [
     if BLOCK.search(page.read_text()) and page.stem != "sharing"
 ]
 __all__ = ["world"]
+TYPED = '''
+"""A tool has the types of its function, and stands among tools of any."""
+
+from typing import assert_type
+
+import antiphon
+
+
+@antiphon.tool
+def weather(city: str) -> str:
+    """Say how the weather is in a city."""
+    return f"sunny in {city}"
+
+
+@antiphon.tool(effect=True)
+async def book(city: str, nights: int = 1) -> bool:
+    """Book nights in a city."""
+    return bool(city and nights)
+
+
+async def use(trip: antiphon.Conversation, others: list[antiphon.Tool]) -> antiphon.Run:
+    assert_type(weather("Rome"), str)
+    assert_type(await book("Rome", nights=2), bool)
+    weather(3)  # type: ignore[arg-type]
+    return trip.run("Book in Rome.", tools=[weather, book, *others])
+'''
 
 
 def travel(asked: Asked) -> list[Token | ToolCall]:
@@ -72,6 +98,7 @@ def test_the_examples_have_types(tmp_path: Path):
     for page in (ROOT / "README.md", *PAGES):
         for number, code in enumerate(BLOCK.findall(page.read_text())):
             (tmp_path / f"{page.stem.lower()}_{number}.py").write_text(code)
+    (tmp_path / "typed.py").write_text(TYPED)
     command = [sys.executable, "-m", "mypy", *map(str, sorted(tmp_path.glob("*.py")))]
     done = subprocess.run(command, cwd=ROOT, check=False, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout

@@ -9,7 +9,20 @@ import types
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal, Union, get_args, get_origin, get_type_hints, overload
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Generic,
+    Literal,
+    ParamSpec,
+    Protocol,
+    TypeVar,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+    overload,
+)
 
 from antiphon.library.errors import ToolUnsuitable
 from antiphon.library.given import check_text
@@ -17,6 +30,8 @@ from replica.limits import BODY_BYTES_MAX, TOOL_NAME_BYTES_MAX
 from replica.log import ToolDefinition
 from replica.refusals import ArgumentInvalid
 
+P = ParamSpec("P")
+R = TypeVar("R")
 EFFECT_PARAMETER = "effect_key"
 """A parameter of this name gets the key of the effect, and the model does not see it."""
 RESULT_BYTES_MAX = BODY_BYTES_MAX - 4096
@@ -55,8 +70,25 @@ class Tool:
         return EFFECT_PARAMETER in inspect.signature(self.function).parameters
 
 
+@dataclass(frozen=True, slots=True)
+class FunctionTool(Tool, Generic[P, R]):
+    """A tool with the types of its function, as `tool` makes it."""
+
+    if TYPE_CHECKING:
+
+        def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+            """Call the function itself."""
+
+
+class Decorator(Protocol):
+    """What `tool` is with options."""
+
+    def __call__(self, function: Callable[P, R], /) -> FunctionTool[P, R]:
+        """Make a function a tool."""
+
+
 @overload
-def tool(function: Callable[..., Any], /) -> Tool: ...
+def tool(function: Callable[P, R], /) -> FunctionTool[P, R]: ...
 
 
 @overload
@@ -66,7 +98,7 @@ def tool(
     resolve: Callable[[str], Any] | None = None,
     name: str | None = None,
     description: str | None = None,
-) -> Callable[[Callable[..., Any]], Tool]: ...
+) -> Decorator: ...
 
 
 def tool(
@@ -77,7 +109,7 @@ def tool(
     resolve: Callable[[str], Any] | None = None,
     name: str | None = None,
     description: str | None = None,
-) -> Tool | Callable[[Callable[..., Any]], Tool]:
+) -> FunctionTool[Any, Any] | Decorator:
     """Make a function a tool; its annotations and its docstring describe it to the model.
 
     With `effect` its start is durable before it runs, and after a crash it is not run
@@ -96,12 +128,12 @@ def tool(
     if resolve is not None and not callable(resolve):
         raise ArgumentInvalid(f"resolve is {resolve!r}, and no function")
 
-    def make(wrapped: Callable[..., Any]) -> Tool:
+    def make(wrapped: Callable[P, R]) -> FunctionTool[P, R]:
         schema = json.dumps(schema_of(wrapped), ensure_ascii=False)
         called = _name(wrapped.__name__ if name is None else name)
         text = (inspect.getdoc(wrapped) or "") if description is None else description
         check_text(text, "the description of a tool")
-        return Tool(wrapped, ToolDefinition(called, text, schema), effect, resolve)
+        return FunctionTool(wrapped, ToolDefinition(called, text, schema), effect, resolve)
 
     return make if function is None else make(function)
 
