@@ -6,7 +6,7 @@ AntiphonError
 │   │   ├── NotAtTheHub      no conversation that the hub lists has it
 │   │   └── EntryUnknown     no entry of the conversation has it
 │   ├── BranchUnknown        no branch has this name
-│   ├── PrefixAmbiguous      several ids have this prefix
+│   ├── PrefixAmbiguous      several ids may be meant
 │   ├── NothingHere          no conversation is held here yet
 │   ├── NothingAwaited       no answer is awaited on this branch
 │   ├── UndoForbidden        another member's question waits for its answer
@@ -73,10 +73,13 @@ class BranchUnknown(RequestRefused):
 
 
 class PrefixAmbiguous(RequestRefused):
-    """Several ids have this prefix."""
+    """Several ids may be meant."""
 
     reason = "ID_AMBIGUOUS"
-    next_step = "Type more digits of the id."
+    next_step = (
+        "Give the first digits of the one that is meant, enough to tell it from the others;"
+        " `antiphon list` shows the conversations."
+    )
 
 
 class NothingHere(RequestRefused):

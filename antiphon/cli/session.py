@@ -203,7 +203,9 @@ class Session:
             raise NothingHere
         current = await self.current(store, held)
         if current is None:
-            raise PrefixAmbiguous(f"{len(held)} conversations are held here; none was used last")
+            raise PrefixAmbiguous(
+                f"{len(held)} conversations are held here, and none of them was used last"
+            )
         return current
 
     async def current(self, store: EntryStore, held: list[ConversationId]) -> ConversationId | None:

@@ -108,6 +108,17 @@ def test_ids_may_be_shortened_to_an_unambiguous_prefix(me: Terminal, talked: str
     assert me.refused("log", twice) == "ID_AMBIGUOUS"
 
 
+def test_where_no_conversation_was_used_last_the_way_to_name_one_is_told(me: Terminal) -> None:
+    """As in the folder of a program."""
+    *_, last = [me.record("new")["conversation"] for _ in range(3)]
+    me.ok("delete", last, "--yes")
+    assert me.refused("log") == "ID_AMBIGUOUS"
+    told = me.run("log").stderr
+    assert "2 conversations are held here, and none of them was used last" in told
+    assert "`antiphon list` shows the conversations" in told
+    assert "prefix" not in told  # none was given
+
+
 def test_before_the_first_conversation_every_command_names_the_next_step(me: Terminal) -> None:
     for arguments in (["log"], ["verify"], ["export", "ab", "x.bundle"], ["send", "hello"]):
         assert me.refused(*arguments) == "NO_CONVERSATION"
