@@ -321,9 +321,9 @@ class NoHost(Unavailable):
 
     reason = "NO_HOST"
     next_step = (
-        "Name one with `--host KEY` or `antiphon.open(…, host=KEY)`, pin it as `host` in the"
-        " settings, or have the hub's operator vouch for it with `--host-key KEY`, as"
-        " `antiphon up` does."
+        "Run `antiphon up`, or wait until it is ready. Or name a host with `--host KEY` or"
+        " `antiphon.open(…, host=KEY)`, pin it as `host` in the settings, or have the hub's"
+        " operator vouch for it with `--host-key KEY`."
     )
 
 

@@ -33,3 +33,7 @@ def test_each_reason_is_a_word_of_its_own():
 
 def test_a_program_without_a_host_reads_how_to_name_one():
     assert "antiphon.open(…, host=KEY)" in NoHost.next_step
+
+
+def test_who_comes_before_the_host_is_ready_reads_to_wait():
+    assert NoHost.next_step.startswith("Run `antiphon up`, or wait until it is ready.")
