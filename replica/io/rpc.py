@@ -321,7 +321,7 @@ class Answering(AbstractAsyncContextManager[None, None]):
         if not isinstance(error, Exception) or isinstance(error, grpc.aio.BaseError):
             return  # those of gRPC itself: the call has ended already
         if not isinstance(error, AntiphonError):
-            log.error("a call failed", exc_info=error)
+            log.exception("a call failed")
             error = bug()
         if self._on_refusal is not None:
             await self._on_refusal(self._context, error)
