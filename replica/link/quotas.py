@@ -52,9 +52,8 @@ def _check_lanes(held: Conversation, entry: Entry) -> None:
 
 
 def _check_seals(held: Conversation, entry: Entry) -> None:
-    header, entries = entry.header, held.log.entries
-    beside = (entries[i].header for i in held.log.children(header.parents[0]))
-    seals = sum(h.kind == Kind.SEAL and h.author == header.author for h in beside)
+    header = entry.header
+    seals = held.log.seals[header.parents[0], header.author]
     if seals >= limits.SEALS_PER_REQUEST_MAX:
         raise QuotaExceeded(f"this host sealed the request {seals} times")
 

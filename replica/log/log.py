@@ -5,6 +5,7 @@ membership in members.py, cover in cover.py (spec/03-order §2, §5). The log
 keeps them consistent.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 
 from replica import limits
@@ -16,7 +17,7 @@ from replica.log.codec import decode_body
 from replica.log.cover import Cover
 from replica.log.entry import Entry, send_order
 from replica.log.heads import Heads
-from replica.log.kinds import CONTROL_KINDS, is_known
+from replica.log.kinds import CONTROL_KINDS, Kind, is_known
 from replica.log.lanes import Lanes
 from replica.log.members import Membership, Roster, granted_by
 from replica.refusals import BodyMalformed, ConversationMismatch
@@ -33,6 +34,8 @@ class Log:
         self.entries: dict[EntryId, Entry] = {}
         self.size_bytes = 0
         """Bytes of all entries."""
+        self.seals: Counter[tuple[EntryId, PublicKey]] = Counter()
+        """Number of seals by their first parent and their author."""
         self.roster = Roster(self.entries)
         """The membership, now or at given heads."""
         self.admission = Admission(EntryId(conversation), self.entries, self._insert)
@@ -97,6 +100,8 @@ class Log:
         self.size_bytes += entry.size_bytes
         if entry.body is None:
             self.bodyless[entry.id] = None
+        if header.kind == Kind.SEAL:
+            self.seals[header.parents[0], header.author] += 1
         for parent in header.parents:
             self._children.setdefault(parent, []).append(entry.id)
         self._lanes.receive(entry)

@@ -5,8 +5,10 @@ import pytest
 from replica import limits
 from replica.ids import EntryId
 from replica.link.messages import Entries
+from replica.link.quotas import check_quotas
 from replica.log.body import Join, Member, Request, Revocation, Role, Sampling
 from replica.log.entry import Entry
+from tests.support.call_count import calls
 from tests.support.scene import Scene
 from tests.support.stories import cut_at, seal_of
 from tests.support.writers import Writer, said
@@ -106,3 +108,21 @@ def test_a_host_seals_a_request_a_few_times_only(
     listed = [ask, *(scene.held.log.entries[i] for i in sealing.membership_heads)]
     seals = [hal.write(scene.id, sealing, parents=[ask], listed=listed) for _ in range(4)]
     assert push(scene, hal, *seals) == ["durable", "durable", "QUOTA_EXCEEDED", "QUOTA_EXCEEDED"]
+
+
+def test_a_seal_is_counted_however_much_follows_its_request() -> None:
+    """Each one that is refused would look at all that was written behind it."""
+
+    def work(count: int) -> int:
+        scene, hal = Scene().begin(), Writer(7)
+        scene.client.append(scene.grant(hal.public, Role.HOST))
+        ask = scene.writer.write(scene.id, Request(hal.public, Sampling()), parents=[scene.genesis])
+        scene.give(ask)
+        for number in range(count):
+            scene.give(scene.writer.write(scene.id, said(str(number)), parents=[ask]))
+        sealing = seal_of(scene.held, ask.id, (ask.id,), None)
+        listed = [ask, *(scene.held.log.entries[i] for i in sealing.membership_heads)]
+        seal = hal.write(scene.id, sealing, parents=[ask], listed=listed)
+        return calls(lambda: check_quotas(scene.held, seal, limits.ENTRIES_MAX))
+
+    assert work(60) == work(6)
