@@ -123,6 +123,10 @@ class Fetched:
     """Requested ids that are not held, ascending; in the last response."""
 
 
+END = object()
+"""What follows the last response, for callers that read one at a time: None is a pause."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Passed:
     """A place in a forked lane up to which entries were passed over."""

@@ -251,13 +251,12 @@ class SyncService:
             await self._driver.performer.flush(held.id)
             while True:
                 await self._driver.pacer.step(peer)  # the entries are read in it, too
-                response = next(responses, None)
-                if response is None:
+                response = next(responses, queries.END)
+                if response is queries.END:
                     return
                 check()
-                if response is None:
-                    await self._driver.pacer.step(peer)
-                    continue
+                if not isinstance(response, queries.Fetched):
+                    continue  # a pause, after many entries that were passed over
                 if held.id in self._driver.performer.writing:
                     # A fork of a lane may have come since, and is read with it (D36).
                     await self._driver.performer.flush(held.id)

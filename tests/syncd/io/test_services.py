@@ -10,12 +10,13 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from antiphon.v1 import blob_pb2, sync_pb2
-from replica.ids import ConversationId, EntryId
+from replica.ids import ConversationId, EntryId, Track
 from replica.io import rpc
 from replica.link.auth import Authenticator
 from replica.log.codec.entries import entry_from_pb, entry_to_pb
-from replica.log.entry import Entry
+from replica.log.entry import Entry, entry_id
 from replica.refusals import FrameTooLarge
+from syncd import queries
 from syncd.budget import BURST_UNITS
 from syncd.io.config import HubConfig
 from syncd.io.server import start
@@ -356,3 +357,28 @@ async def test_a_watch_of_the_heaviest_key_is_told_when_to_come_again(served: Se
 async def test_a_hub_runs_with_any_bound_of_links_that_its_operator_states(tmp_path: Path) -> None:
     async with serve_hub(tmp_path, links_per_key_max=2**31) as served:
         await served.say("still here")
+
+
+async def test_the_end_of_a_forked_lane_is_fetched_behind_all_that_is_passed_over(
+    served: ServedHub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(queries, "PASSED_MAX", 4)
+    writer, parents = Writer(1, epoch=50), [served.genesis]
+    twin = writer.restored()
+    lane = [writer.write(served.id, said(str(n)), parents=parents) for n in range(30)]
+    fork = twin.write(served.id, said("fork"), parents=parents)
+    await served.owner.calls.push(served.id, (*lane, fork))
+    at = lane[0].header.lane
+    ends = [
+        sync_pb2.LaneRange(
+            author=at.author, epoch=at.epoch, track=Track.CONVERSATION, seq_start=a, seq_end=b
+        )
+        for a, b in ((0, 1), (29, 30))
+    ]
+    request = sync_pb2.FetchRequest(conversation=served.id, ranges=ends)
+    found = [
+        entry_id(entry.header)
+        async for response in served.owner.sync.Fetch(request, metadata=served.owner.metadata)
+        for entry in response.entries
+    ]
+    assert set(found) == {lane[0].id, fork.id, lane[29].id}
