@@ -20,7 +20,7 @@ SLICE_S = 0.002
 """Time of the steps between two pauses; the last one may take longer."""
 PAUSE_TURNS = 6
 """Turns of the event loop in a pause: an idle loop takes some 0.1 ms for them."""
-LONG_PAUSE_S = 0.001
+LONG_PAUSE_S = 0.002
 """Time of a pause behind a slice of one payer, if there were steps of others within OTHERS_S.
 
 The threads of gRPC and of SQLite take up what they did only while the loop waits.
