@@ -70,6 +70,10 @@ class Gate:
         """Count a call of a key as running. Raises Unauthenticated, RateLimited."""
         return _Counted(self, self._driver, context)
 
+    def counted_stream(self, context: rpc.Context) -> "_Counted":
+        """Count a call that begins a stream until its request is there; as `counted`."""
+        return _Counted(self, self._driver, context, is_stream=True)
+
     @asynccontextmanager
     async def transfer(self, context: rpc.Context) -> AsyncIterator[rpc.RunSteps]:
         """Count a call among the transfers until its request is there; then it counts itself.
@@ -84,13 +88,18 @@ class Gate:
 class _Counted(AbstractAsyncContextManager[rpc.RunSteps, None]):
     """A call that counts while it runs. Its ticket is looked at once."""
 
-    def __init__(self, gate: Gate, driver: HubDriver, context: rpc.Context) -> None:
+    def __init__(
+        self, gate: Gate, driver: HubDriver, context: rpc.Context, *, is_stream: bool = False
+    ) -> None:
         self._gate, self._driver, self._context = gate, driver, context
+        self._is_stream = is_stream
 
     async def __aenter__(self) -> rpc.RunSteps:
         peer = self._gate.key_of(self._context)
         self._driver.calls.begin(peer)
         self._gate.keys[self._context] = peer
+        if self._is_stream:
+            self._driver.pacer.note_stream(peer)
         return partial(self._driver.pacer.in_steps, key=peer)
 
     async def __aexit__(self, *_raised: object) -> None:

@@ -26,7 +26,8 @@ LONG_PAUSE_S = 0.002
 The threads of gRPC and of SQLite take up what they did only while the loop waits.
 """
 PAUSES_MAX = 10
-"""A step that took as long as several slices is followed by as many pauses, up to these."""
+"""A step that took as long as several slices is followed by as many pauses, up to these; and a
+pause in which streams come by as many more."""
 OTHERS_S = 1.0
 SHORT_STEPS_MAX = 16
 """Steps of some 0.1 ms in one turn of the loop that wait for nobody: together about a slice."""
@@ -54,6 +55,8 @@ class Pacer:
         self._changed_at = float("-inf")
         """When a step was of another payer than the one before."""
         self._pauses = False
+        self._is_long = self._has_stream_come = False
+        self._prolonged = 0
         self._looks: asyncio.Handle | None = None
         self._short_steps = 0
 
@@ -100,6 +103,14 @@ class Pacer:
 
     def _end_short_steps(self) -> None:
         self._short_steps = 0
+
+    def note_stream(self, key: PublicKey) -> None:
+        """Note a stream that begins: a pause behind its key's slice lasts until no more come.
+
+        gRPC accepts them one by one, and calls of others behind them (DECISIONS D398).
+        """
+        if self._is_long and self._payer_of(key) in self._slice_payers:
+            self._has_stream_come = True
 
     async def in_steps(self, steps: Steps[_Result], key: PublicKey) -> _Result:
         """Run a key's work in steps; return its result."""
@@ -152,7 +163,8 @@ class Pacer:
         loop = asyncio.get_running_loop()
         has_others = time.perf_counter() - self._changed_at < OTHERS_S
         pauses = min(PAUSES_MAX, int(self._slice_s / SLICE_S))
-        if has_others and len(self._slice_payers) == 1:
+        self._is_long, self._prolonged = has_others and len(self._slice_payers) == 1, 0
+        if self._is_long:
             loop.call_later(pauses * LONG_PAUSE_S, self._turn, 1)
         else:
             loop.call_soon(self._turn, pauses * PAUSE_TURNS)
@@ -162,7 +174,12 @@ class Pacer:
             asyncio.get_running_loop().call_soon(self._turn, left - 1)
             return
         self._end_step(time.perf_counter())
-        self._pauses = False
+        has_come, self._has_stream_come = self._has_stream_come, False
+        if has_come and self._prolonged < PAUSES_MAX:
+            self._prolonged, self._pause_s = self._prolonged + 1, 0.0
+            asyncio.get_running_loop().call_later(LONG_PAUSE_S, self._turn, 1)
+            return
+        self._pauses = self._is_long = False
         self._begin_slice()
         self._grant()
 

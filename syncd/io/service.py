@@ -87,7 +87,9 @@ class SyncService:
             ),
             "Link": grpc.stream_stream_rpc_method_handler(self.link),
             "Push": rpc.unary(pb.PushRequest, self.push, refused, counted, frame),
-            "Watch": rpc.writing_stream(pb.WatchRequest, self.watch, refused, counted, frame),
+            "Watch": rpc.writing_stream(
+                pb.WatchRequest, self.watch, refused, self._gate.counted_stream, frame
+            ),
             "Fetch": rpc.server_stream(
                 pb.FetchRequest, self.fetch, refused, self._gate.transfer, frame
             ),
@@ -113,7 +115,9 @@ class SyncService:
     async def link(self, frames: AsyncIterator[bytes], context: rpc.Context) -> None:
         """Run one link until either side ends it."""
         async with rpc.Answering(context, self._gate.refuse):
-            await self._run_link(self._gate.key_of(context), frames, context)
+            peer = self._gate.key_of(context)
+            self._driver.pacer.note_stream(peer)
+            await self._run_link(peer, frames, context)
 
     async def _run_link(
         self, peer: PublicKey, frames: AsyncIterator[bytes], context: rpc.Context

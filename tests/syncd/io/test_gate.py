@@ -10,6 +10,7 @@ import pytest
 
 from antiphon.v1 import blob_pb2, invitation_pb2, sync_pb2
 from replica.ids import ConversationId, PublicKey
+from replica.link.messages import Hello
 from syncd.bucket import Bucket
 from syncd.budget import BURST_UNITS, STRANGERS
 from tests.support.callers import ServedHub, refused, serve_hub, until
@@ -124,3 +125,22 @@ async def test_a_call_whose_request_is_there_gives_its_place_to_others(
         assert not gate._keyless._waiting
         may_go.set()
         assert (await call).challenge.hub_key == served.hub.key
+
+
+async def test_streams_are_noted_as_they_come(
+    served: ServedHub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    noted = list[PublicKey]()
+    monkeypatch.setattr(served.hub.driver.pacer, "note_stream", noted.append)
+    await served.say("a call, and no stream")
+    assert not noted
+    request = sync_pb2.WatchRequest(conversation=served.id)
+    watch = served.owner.sync.Watch(request, metadata=served.owner.metadata)
+    await watch.read()
+    assert noted == [served.writer.public]
+    link = served.owner.link()
+    await link.send(Hello((1,)))
+    await link.read()
+    assert noted == [served.writer.public] * 2
+    link.call.cancel()
+    watch.cancel()

@@ -112,6 +112,49 @@ async def test_a_heavy_key_makes_a_longer_pause_beside_others(
     task.cancel()
 
 
+@pytest.mark.parametrize(("streams", "pauses"), [(0, 1), (3, 4), (1_000, 1 + module.PAUSES_MAX)])
+async def test_a_pause_lasts_while_streams_of_the_busy_key_come(
+    clock: Clock, monkeypatch: pytest.MonkeyPatch, streams: int, pauses: int
+) -> None:
+    """Else their work delays the calls of others, which gRPC accepts behind them."""
+    pacer, done, found, left = new_pacer(), list[PublicKey](), list[int](), streams
+    loop = asyncio.get_running_loop()
+    call_later = loop.call_later
+
+    def come(delay: float, *args: object) -> asyncio.TimerHandle:
+        nonlocal left
+        found.append(len(done))
+        if left:
+            left -= 1
+            loop.call_soon(pacer.note_stream, HEAVY)
+        return call_later(0.001, *args)  # type: ignore[arg-type]
+
+    task = working(pacer, clock, HEAVY, SLICE_S, done)
+    await turns_until(lambda: bool(done))
+    await pacer.step(LIGHT)
+    monkeypatch.setattr(loop, "call_later", come)
+    await turns_until(lambda: bool(found))
+    before = found[0]
+    await turns_until(lambda: len(done) > before)
+    assert found.count(before) == pauses
+    task.cancel()
+
+
+async def test_streams_of_others_prolong_no_pause(
+    clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pacer, done = new_pacer(), list[PublicKey]()
+    task = working(pacer, clock, HEAVY, SLICE_S, done)
+    await turns_until(lambda: bool(done))
+    pacer.note_stream(HEAVY)  # it is alone
+    assert not pacer._has_stream_come
+    await pacer.step(LIGHT)
+    await turns_until(lambda: pacer._is_long)
+    pacer.note_stream(LIGHT)
+    assert not pacer._has_stream_come
+    task.cancel()
+
+
 async def test_an_idle_hub_begins_a_new_slice(clock: Clock) -> None:
     pacer = new_pacer()
     await pacer.step(HEAVY)
