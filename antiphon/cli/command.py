@@ -124,6 +124,8 @@ def _report_usage(error: Any) -> int:
     words = error.format_message().replace("\n", " ").rstrip(".")
     fault = UsageInvalid(words[:1].lower() + words[1:])
     fault.__dict__["next_step"] = f"`{path} --help` shows its arguments and options."
+    if context is not None and not context.parent and getattr(error, "option_name", "") == "--json":
+        fault.__dict__["next_step"] = "It goes behind the command: `antiphon list --json`."
     Output(as_json="--json" in sys.argv).fail(fault)
     return EXIT_USAGE
 

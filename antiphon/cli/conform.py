@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from antiphon.cli import conform_peers
+from antiphon.cli.command import Command, Group
 from antiphon.cli.conform_hub import hub
 from antiphon.cli.conform_report import (
     Html,
@@ -27,9 +28,10 @@ _PANEL = "Run"
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    conform = typer.Typer(no_args_is_help=True, help="Check any implementation of the protocol.")
-    conform.command("core")(core)
-    conform.command("hub")(hub)
+    words = "Check any implementation of the protocol."
+    conform = typer.Typer(cls=Group, no_args_is_help=True, help=words)
+    conform.command("core", cls=Command)(core)
+    conform.command("hub", cls=Command)(hub)
     conform_peers.register(conform)
     app.add_typer(conform, name="conform", rich_help_panel=_PANEL)
 

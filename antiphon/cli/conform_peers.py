@@ -10,6 +10,7 @@ from typing import Annotated, TypeVar
 
 import typer
 
+from antiphon.cli.command import Command
 from antiphon.cli.conform_report import (
     Html,
     Json,
@@ -38,10 +39,10 @@ _Run = TypeVar("_Run")
 
 def register(conform: typer.Typer) -> None:
     """Add the commands."""
-    conform.command("divergence")(divergence)
-    conform.command("replay")(replay)
-    conform.command("host")(host)
-    conform.command("client")(client)
+    conform.command("divergence", cls=Command)(divergence)
+    conform.command("replay", cls=Command)(replay)
+    conform.command("host", cls=Command)(host)
+    conform.command("client", cls=Command)(client)
 
 
 @suite

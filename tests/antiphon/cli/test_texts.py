@@ -78,6 +78,12 @@ def test_wrong_usage_is_reported_like_every_other_error(me: Terminal, arguments:
     assert reason == "  reason  USAGE_INVALID"
 
 
+def test_json_before_the_command_is_told_where_it_goes(me: Terminal) -> None:
+    told = me.run("--json", "list").stderr
+    assert "  next    It goes behind the command: `antiphon list --json`." in told
+    assert me.run("list", "--json").exit_code == 0
+
+
 def test_no_help_shows_what_is_not_meant_for_people() -> None:
     root = typer.main.get_command(app)
     runner, seen = CliRunner(), 0
@@ -87,6 +93,7 @@ def test_no_help_shows_what_is_not_meant_for_people() -> None:
             shown = runner.invoke(app, [*path, "-h"]).output  # --help of serve is the daemon's
             assert "Pydantic" not in shown
             assert "Undefined" not in shown
+            assert "<bool>" not in shown  # a flag has no value
             seen += 1
     assert seen > 25
 
