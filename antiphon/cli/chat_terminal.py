@@ -183,12 +183,15 @@ class TerminalChat:
                 self._editor.put(text)  # nothing typed is lost
 
     async def _interrupt(self) -> None:
-        """Cancel the user's answer; leave where there is none, or it is cancelled already."""
+        """Cancel the user's answer; leave where there is none, or it is cancelled already.
+
+        What the user asked behind it stays: the line of the answer says that the chat is left.
+        """
         chat = self._chat
         entries = chat.held.log.entries
         mine = [i for i in self._view.waiting if entries[i].header.author == chat.replica.public]
         open_ones = [i for i in mine if i not in self._cancelled]
-        if not open_ones:
+        if not open_ones or self._view.running in self._cancelled:
             self._code = EXIT_INTERRUPTED if mine else 0
             return
         try:

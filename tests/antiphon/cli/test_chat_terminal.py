@@ -145,6 +145,27 @@ def test_without_a_hub_one_ctrl_c_cancels_and_a_second_leaves(world: World, me: 
     assert "cancel" in {r["kind"] for r in me.records("log")}
 
 
+def test_the_second_ctrl_c_leaves_also_where_another_question_waits(
+    world: World, me: Terminal
+) -> None:
+    """It cancelled that question, and stayed."""
+    me.ok("new")
+    with chat(world, me) as terminal:
+        world.stop_hub()
+        terminal.expect_screen("offline")
+        terminal.type("hello\r")
+        terminal.expect_screen("waiting for the hub")
+        terminal.type("and another\r")
+        terminal.expect_screen("next  you: and another")
+        terminal.type(CTRL_C)
+        terminal.expect_screen("cancelling; Ctrl-C again leaves")
+        terminal.type(CTRL_C)
+        assert terminal.exit_code() == 130
+    requests = [r["id"] for r in me.records("log", "--all") if r["kind"] == "request"]
+    (cancelled,) = (r["parents"] for r in me.records("log", "--all") if r["kind"] == "cancel")
+    assert cancelled == requests[:1]
+
+
 def test_a_host_that_is_gone_is_said_within_three_seconds(
     world: World, members: tuple[Terminal, Terminal], slow: HeldUp
 ) -> None:
