@@ -13,6 +13,7 @@ from typing import Annotated, Any
 import typer
 
 from antiphon.cli.command import command
+from antiphon.cli.errors import MessageTooLong
 from antiphon.cli.find_key import find_key
 from antiphon.cli.forms import (
     ChoiceOption,
@@ -30,6 +31,7 @@ from antiphon.cli.rows import words_of
 from antiphon.cli.screen import AnswerScreen
 from antiphon.cli.session import Session, find_entry
 from antiphon.cli.turn import (
+    TEXT_BYTES_MAX,
     again_place,
     check_role,
     check_text,
@@ -54,6 +56,8 @@ from replica.log import Conflict, ToolCall, Tools
 from replica.log import Text as TextPart
 from replica.refusals import ArgumentInvalid
 
+_PIPED_MAX = TEXT_BYTES_MAX + 4096
+"""Characters that are read of what is piped in; newlines at its end are no part of the text."""
 CONTINUE_STEP = "antiphon send --continue goes on"
 ConflictOption = Annotated[
     str | None,
@@ -269,13 +273,21 @@ def _say_calls(session: Session, replica: Replica, held: Conversation, place: Pl
 def _message_of(text: str | None) -> str | None:
     """Return the text to send; None to request only an answer. Raises ArgumentInvalid."""
     is_piped = text == "-" or (text is None and not sys.stdin.isatty())
-    message = sys.stdin.read() if is_piped else text
+    message = _piped() if is_piped else text
     if message is None or (text is None and not message):
         return None
     message = message.rstrip("\n") if is_piped else message
     if says_nothing((TextPart(message),)):
         raise ArgumentInvalid("the message is empty; to ask again, leave TEXT out")
     return check_text(message)
+
+
+def _piped() -> str:
+    """Read what is piped in, and little more than can be sent. Raises MessageTooLong."""
+    text = sys.stdin.read(_PIPED_MAX)
+    if len(text) == _PIPED_MAX:
+        raise MessageTooLong(f"more than {TEXT_BYTES_MAX:,} bytes are piped in")
+    return text
 
 
 def _should_wait(

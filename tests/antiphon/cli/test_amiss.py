@@ -1,17 +1,21 @@
 """Errors of the command: one message, its reason, the next step, no traceback."""
 
+import io
 import json
 import os
 import shlex
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from antiphon.cli import main as entry
+from antiphon.cli import send
 from antiphon.cli.errors import EntryUnknown, PrefixAmbiguous
 from antiphon.cli.session import only_match
 from antiphon.cli.turn import TEXT_BYTES_MAX
+from replica.refusals import BodyTooLarge
 from tests.antiphon.cli.conftest import Terminal, World
 from tests.antiphon.cli.processes import ANTIPHON, antiphon, environment
 from tests.support.scripted_host import words
@@ -90,6 +94,29 @@ def test_a_message_longer_than_an_entry_is_refused_before_anything_is_written(
     assert me.refused("send", "x" * (TEXT_BYTES_MAX + 1), "--no-request") == "BODY_TOO_LARGE"
     assert me.refused("new", "--system", "x" * (TEXT_BYTES_MAX + 1)) == "BODY_TOO_LARGE"
     me.ok("send", "x" * TEXT_BYTES_MAX, "--no-request")
+
+
+class Endless(io.RawIOBase):
+    """What a program pipes in that never ends."""
+
+    given = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        self.given += len(buffer)
+        assert self.given < 8 * TEXT_BYTES_MAX, "it is read without an end"
+        buffer[:] = b"x" * len(buffer)
+        return len(buffer)
+
+
+def test_no_more_is_read_of_a_pipe_than_can_be_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BufferedReader(Endless())))
+    with pytest.raises(BodyTooLarge, match="more than 524,032 bytes are piped in"):
+        send._message_of("-")
+    monkeypatch.setattr("sys.stdin", io.StringIO("x" * TEXT_BYTES_MAX + "\n\n"))
+    assert send._message_of("-") == "x" * TEXT_BYTES_MAX
 
 
 def test_stop_texts_no_request_could_carry_are_refused_at_once(me: Terminal) -> None:
