@@ -13,10 +13,11 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import BinaryIO
 
 from antiphon.cli.errors import DaemonFailed, HostKeyElsewhere
 from antiphon.cli.services_lock import services_lock, until_stores_are_free
@@ -77,15 +78,7 @@ class Daemon:
         assert self.pid is None, "a daemon is started once at a time"
         make_folder(self.log_file.parent)
         with self.log_file.open("ab" if self.starts else "wb") as log:
-            # A session of its own, so that Ctrl-C reaches only us and we stop daemons in order.
-            self._process = await asyncio.create_subprocess_exec(
-                *self._argv(),
-                stdin=asyncio.subprocess.PIPE,
-                stdout=asyncio.subprocess.PIPE,
-                stderr=log,
-                env=os.environ | {STOP_AT_EOF: "1"},
-                start_new_session=True,
-            )
+            self._process = await self._spawn(self._argv(), os.environ | {STOP_AT_EOF: "1"}, log)
         self.starts += 1
         try:
             async with asyncio.timeout(READY_TIMEOUT_S):
@@ -99,6 +92,19 @@ class Daemon:
             await self.stop()
             raise
         return self._ready
+
+    async def _spawn(
+        self, argv: Sequence[str], environment: Mapping[str, str], log: BinaryIO
+    ) -> asyncio.subprocess.Process:
+        # A session of its own, so that Ctrl-C reaches only us and we stop daemons in order.
+        return await asyncio.create_subprocess_exec(
+            *argv,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=log,
+            env=environment,
+            start_new_session=True,
+        )
 
     async def _read_ready(self, process: asyncio.subprocess.Process) -> Ready:
         assert process.stdout is not None, "stdout is a pipe"

@@ -1,5 +1,9 @@
-"""A user at a pseudo-terminal: types, reads the output, presses Ctrl-C."""
+"""A user at a pseudo-terminal: types, reads the output, presses Ctrl-C.
 
+The command is forked from a process that has imported it (tests/support/forked.py).
+"""
+
+import codecs
 import fcntl
 import os
 import pty
@@ -7,8 +11,6 @@ import re
 import select
 import signal
 import struct
-import subprocess
-import sys
 import termios
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,39 +19,33 @@ from types import TracebackType
 from typing import Self
 
 from tests.antiphon.cli.virtual_screen import VirtualScreen
+from tests.support.forked import Forks
 
 WAIT_S = 30.0
-# A process with threads must not fork, so a new one opens the terminal and runs exec.
-_TAKE_TERMINAL = (
-    "import fcntl, os, sys, termios;"
-    "fcntl.ioctl(0, termios.TIOCSCTTY, 0);"
-    "os.execvp(sys.argv[1], sys.argv[1:])"
-)
+COMMANDS = Forks("antiphon.cli.main", "grpc.aio", "replica.io.replica")
 CTRL_C, CTRL_D = "\x03", "\x04"
 
 
 class PtyTerminal:
-    """One process on its own terminal; `shown` has its output."""
+    """One `antiphon` on its own terminal; `shown` has its output."""
 
     def __init__(
         self,
-        argv: Sequence[str],
+        arguments: Sequence[str],
         environment: Mapping[str, str],
         columns: int = 80,
         rows: int = 40,
     ) -> None:
         self.shown = ""
-        self._columns, self._rows = columns, rows
-        self._raw = b""
+        self._screen, self._fed = VirtualScreen(columns, rows), 0
+        self._decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
         self._read = 0
         # The environment of the tests may define the size of another terminal.
         kept = {n: v for n, v in environment.items() if n not in ("COLUMNS", "LINES")}
         self._terminal, inside = pty.openpty()
         fcntl.ioctl(inside, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
-        self._process = subprocess.Popen(
-            [sys.executable, "-c", _TAKE_TERMINAL, *argv], env=kept,
-            stdin=inside, stdout=inside, stderr=inside, start_new_session=True,
-        )  # fmt: skip
+        argv, streams = ["antiphon", *arguments], (inside, inside, inside)
+        self._process = COMMANDS.start(argv, kept, streams, is_terminal=True)
         os.close(inside)
 
     def __enter__(self) -> Self:
@@ -73,7 +69,9 @@ class PtyTerminal:
     @property
     def screen(self) -> VirtualScreen:
         """What the terminal shows."""
-        return VirtualScreen(self._columns, self._rows).feed(self.shown)
+        self._screen.feed(self.shown[self._fed :])
+        self._fed = len(self.shown)
+        return self._screen
 
     def expect_screen(self, words: str) -> None:
         """Read until `words` are on the screen."""
@@ -131,6 +129,5 @@ class PtyTerminal:
             read = os.read(self._terminal, 65536)
         except OSError:  # Linux raises it when the other side has closed
             return False
-        self._raw += read
-        self.shown = self._raw.decode(errors="replace")
+        self.shown += self._decoder.decode(read)
         return bool(read)

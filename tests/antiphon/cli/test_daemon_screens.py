@@ -10,7 +10,7 @@ import pytest
 
 from model_host.io.fetch import MODELS, path_of
 from tests.antiphon.cli.inside_terminal import screen_of
-from tests.antiphon.cli.processes import ANTIPHON, environment
+from tests.antiphon.cli.processes import environment
 from tests.antiphon.cli.pty_terminal import CTRL_C, PtyTerminal
 from tests.antiphon.cli.test_screens import WIDTHS, compare, compare_steady, steady
 from tests.antiphon.cli.virtual_screen import VirtualScreen
@@ -29,7 +29,7 @@ def test_up_shows_its_golden_screen(folder: Path) -> None:
     own = environment(folder) | {"TERM": "xterm-256color"}
     shown = {}
     for columns in WIDTHS:
-        with PtyTerminal([*ANTIPHON, "up", "--hub-port", "0"], own, columns) as terminal:
+        with PtyTerminal(["up", "--hub-port", "0"], own, columns) as terminal:
             terminal.expect_screen("Ctrl-C stops both")
             second = screen_of(["up"], own, columns)
             assert terminal.leave(CTRL_C) == 0
@@ -60,7 +60,7 @@ def run_alone(argv: list[str], folder: Path) -> PtyTerminal:
     own = environment(folder) | {"TERM": "xterm-256color", "ANTIPHON_HOST_MODULE": "model_host"}
     own["ANTIPHON_CACHE_DIR"] = str(folder / "cache")
     listen = ["--listen", "127.0.0.1:0", "--data-dir", str(folder / argv[0])]
-    return PtyTerminal([*ANTIPHON, *argv, *listen], own, WIDE)
+    return PtyTerminal([*argv, *listen], own, WIDE)
 
 
 def compare_broken(command: str, lines: str) -> None:
@@ -93,7 +93,7 @@ def at_models(folder: Path, command: str, columns: int) -> str:
         if not (link := folder / "models" / model.file_name).exists():
             link.symlink_to(path_of(model))
     own = environment(folder) | {"TERM": "xterm-256color", "ANTIPHON_CACHE_DIR": str(folder)}
-    with PtyTerminal([*ANTIPHON, "model", command], own, columns) as terminal:
+    with PtyTerminal(["model", command], own, columns) as terminal:
         assert terminal.exit_code() == 0
         return terminal.screen.text
 

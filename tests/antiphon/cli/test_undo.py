@@ -91,6 +91,7 @@ def test_others_read_once_that_an_undone_question_has_no_answer(
         terminal.expect_screen("next  bob: oops")
         other.type("/undo\r")
         other.expect_screen("undone: oops")
+        slow.wait_for_cancel()
         slow.evict()
         terminal.expect_screen("bob: oops\ncancelled; no answer came\n>")
         terminal.type("and on\r")

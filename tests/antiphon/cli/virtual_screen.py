@@ -17,6 +17,7 @@ class VirtualScreen:
         self._rows: list[list[str]] = [[]]
         self._row = 0
         self._column = 0
+        self._begun = ""
 
     @property
     def lines(self) -> list[str]:
@@ -35,12 +36,14 @@ class VirtualScreen:
         return self._row, self._column
 
     def feed(self, output: str) -> "VirtualScreen":
+        output, self._begun = self._begun + output, ""
         at = 0
         while at < len(output):
             if output[at] == "\x1b":
                 found = _SEQUENCE.match(output, at)
                 if found is None:  # its end has not arrived
                     assert len(output) - at < 16, f"unknown sequence {output[at : at + 16]!r}"
+                    self._begun = output[at:]
                     break
                 self._control(found[1], found[2])
                 at = found.end()

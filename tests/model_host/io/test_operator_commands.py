@@ -105,7 +105,7 @@ def until(terminal: PtyTerminal, *words: str) -> None:
 async def test_top_is_live_survives_the_hosts_restart_and_ends_with_a_key(
     served: ServedHost, user: Replica, columns: int
 ):
-    argv = [*ANTIPHON, "top", "--interval", "0.2"]
+    argv = ["top", "--interval", "0.2"]
     with PtyTerminal(argv, variables(served), columns) as terminal:
 
         async def shows(*words: str) -> None:
@@ -158,6 +158,6 @@ async def test_a_request_to_a_host_that_does_not_serve_the_owner_says_so(served:
 
 
 def _send_unserved(served: ServedHost) -> None:
-    with PtyTerminal([*ANTIPHON, "send", "Hello."], variables(served)) as terminal:
+    with PtyTerminal(["send", "Hello."], variables(served)) as terminal:
         terminal.expect("its host does not serve your conversations")
         assert terminal.leave(CTRL_C) == 130
