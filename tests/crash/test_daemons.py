@@ -12,6 +12,8 @@ from tests.crash.daemons import host_daemon, hub_daemon
 from tests.support.talk import Talk, key_of
 
 SEEDED = Sampling(temperature=0.9, seed=5)
+TOKENS = 48
+"""Of an answer, killed when a quarter is shown."""
 
 
 @asynccontextmanager
@@ -32,7 +34,7 @@ async def talking(folder: Path) -> AsyncIterator[tuple[Daemon, Daemon, Talk]]:
 async def some_words(talk: Talk) -> EntryId:
     """Ask for a long answer, and wait until its first words are shown."""
     await talk.say("Write a long story about the sea.")
-    request = await talk.request(sampling=SEEDED, tokens=80)
+    request = await talk.request(sampling=SEEDED, tokens=TOKENS)
     assert await talk.replica.wait_for(lambda: len(talk.shown(request)) > 40, 60)
     assert talk.held.order.answer(request) is None
     return request
@@ -62,7 +64,7 @@ async def test_an_answer_survives_kill_9_of_the_hub_in_its_middle(tmp_path: Path
         assert (await reborn.start()).key == before.key
         try:
             answer = await talk.answer(request)
-            assert len(answer.token_ids) == 80
+            assert len(answer.token_ids) == TOKENS
             assert text_of(answer.parts).startswith(talk.shown(request))
             assert await talk.replica.wait_synced(talk.id)
             assert not talk.held.order.void

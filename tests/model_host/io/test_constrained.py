@@ -1,4 +1,7 @@
-"""Answers of a given form, and calls of tools, on the real model, hub and host."""
+"""Answers of a given form, and calls of tools, on a real hub and host.
+
+The forms hold whatever the weights say, so that the small model shows most of them.
+"""
 
 import asyncio
 import json
@@ -102,9 +105,9 @@ async def test_an_answer_obeys_its_expression_and_the_next_one_is_free(served_re
         assert (free.grammar_engine, free.grammar_digest) == ("", None)
 
 
-async def test_an_answer_obeys_its_grammar(served_real: ServedHost):
-    async with served_real.host() as host:
-        talk = await Talk.begin(served_real.replica, host.key)
+async def test_an_answer_obeys_its_grammar(served: ServedHost):
+    async with served.host() as host:
+        talk = await Talk.begin(served.replica, host.key)
         wanted = ResponseFormat(FormatKind.LARK, LARK)
         _, answer = await talk.ask(
             "List fruits with amounts.", tokens=120, sampling=SEEDED, response_format=wanted
@@ -132,9 +135,9 @@ async def test_a_restarted_host_goes_on_in_the_middle_of_a_grammar(served_real: 
     assert answer.grammar_digest == again.grammar_digest
 
 
-async def test_a_continued_answer_keeps_its_form(served_real: ServedHost):
-    async with served_real.host() as host:
-        talk = await Talk.begin(served_real.replica, host.key)
+async def test_a_continued_answer_keeps_its_form(served: ServedHost):
+    async with served.host() as host:
+        talk = await Talk.begin(served.replica, host.key)
         await talk.say("Name eight animals.")
         whole = await talk.request(sampling=SEEDED, tokens=150, response_format=schema(WORDS))
         in_one_go = await talk.answer(whole)
@@ -200,9 +203,9 @@ async def test_a_model_that_may_call_may_also_answer(served_real: ServedHost):
                 assert choice != ToolChoice.NONE
 
 
-async def test_a_question_asked_while_a_tool_runs_waits_for_its_result(served_real: ServedHost):
-    async with served_real.host() as host:
-        talk = await Talk.begin(served_real.replica, host.key)
+async def test_a_question_asked_while_a_tool_runs_waits_for_its_result(served: ServedHost):
+    async with served.host() as host:
+        talk = await Talk.begin(served.replica, host.key)
         await offered(talk, CLOCK)
         request, answer = await talk.ask(
             "What time is it?", tokens=60, tool_choice=ToolChoice.NAMED, tool_name="clock"
@@ -231,13 +234,13 @@ async def test_a_question_asked_while_a_tool_runs_waits_for_its_result(served_re
         assert not talk.held.order.void
 
 
-async def test_constrained_answers_in_one_batch_are_those_of_each_alone(served_real: ServedHost):
+async def test_constrained_answers_in_one_batch_are_those_of_each_alone(served: ServedHost):
     forms = [
         schema(PERSON), schema(WORDS), ResponseFormat(FormatKind.LARK, LARK),
         ResponseFormat(FormatKind.REGEX, "([A-Z][a-z]{2,9} ){6}"), None,
     ]  # fmt: skip
-    async with served_real.host() as host:
-        talks = [await Talk.begin(served_real.replica, host.key) for _ in forms]
+    async with served.host() as host:
+        talks = [await Talk.begin(served.replica, host.key) for _ in forms]
         for talk in talks:
             await talk.say("Describe a fruit.")
         requests = [
@@ -263,9 +266,9 @@ REFUSED: list[tuple[type[HostError], dict[str, Any]]] = [
 ]
 
 
-async def test_forms_and_choices_that_can_not_be_followed_are_refused(served_real: ServedHost):
-    async with served_real.host() as host:
-        talk = await Talk.begin(served_real.replica, host.key)
+async def test_forms_and_choices_that_can_not_be_followed_are_refused(served: ServedHost):
+    async with served.host() as host:
+        talk = await Talk.begin(served.replica, host.key)
         await talk.say("Hello.")
         for refusal, fields in REFUSED:
             answer = await talk.answer(await talk.request(**fields))
@@ -274,9 +277,9 @@ async def test_forms_and_choices_that_can_not_be_followed_are_refused(served_rea
             assert answer.finish_detail.endswith(f" {refusal.next_step}")
 
 
-async def test_a_grammar_that_gets_stuck_ends_its_answer_alone(served_real: ServedHost):
-    async with served_real.host() as host:
-        talk = await Talk.begin(served_real.replica, host.key)
+async def test_a_grammar_that_gets_stuck_ends_its_answer_alone(served: ServedHost):
+    async with served.host() as host:
+        talk = await Talk.begin(served.replica, host.key)
         stuck = ResponseFormat(FormatKind.REGEX, "ab\x04c")  # no token has this byte
         _, answer = await talk.ask("Hello.", response_format=stuck)
         assert answer.finish_reason == FinishReason.INTERRUPTED
