@@ -24,8 +24,8 @@ from tests.conformance.planted_peers import CLIENTS, FOLDS, HOSTS, Planted
 from tests.model_host.io.tiny_hosts import tiny_hosts
 from tests.model_host.io.two_profiles import two_profiles
 
-PATIENCE_S = 1.0
-"""Longest wait for something that a bug prevents, so that a test takes a second."""
+PATIENCE_S = 0.5
+"""Longest wait for something that a bug prevents, so that a test takes half a second."""
 
 
 def case(cases: Iterable[Check], name: str) -> Check:
