@@ -8,18 +8,17 @@ _FOUR_BITS = 0.5 + 4 / 32
 """Bytes of a weight in four bits: its nibble, and its share of scale and zero in bf16."""
 
 
-def weights_bytes(config: ModelConfig, numerics: str, *, bf16_is_wide: bool = False) -> int:
+def weights_bytes(config: ModelConfig, numerics: str) -> int:
     """Return about the bytes of a loaded model's weights.
 
     The head counts beside the embedding also where both are one matrix: the kernels have
-    the head in an order of their own. With `bf16_is_wide` they have bf16 weights in float32.
+    the head in an order of their own.
     """
     c = config
     query, kv = c.heads * c.head_width, c.kv_heads * c.head_width
     layer = (query + 2 * kv) * c.width + c.width * query + 3 * c.ffn_width * c.width
-    ordered = _BYTES["fp32" if bf16_is_wide else numerics]
-    each = _FOUR_BITS if numerics == "q4" else ordered
-    return int(c.vocab * c.width * (_BYTES[numerics] + ordered) + c.layers * layer * each)
+    each = _FOUR_BITS if numerics == "q4" else _BYTES[numerics]
+    return int(2 * c.vocab * c.width * _BYTES[numerics] + c.layers * layer * each)
 
 
 def position_bytes(config: ModelConfig, numerics: str) -> int:

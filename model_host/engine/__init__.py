@@ -13,7 +13,6 @@ from model_host.engine import compute_threads, torch_import
 if TYPE_CHECKING:
     from model_host.engine.any_format import open_model
     from model_host.engine.file_digest import file_sha256
-    from model_host.engine.linear import bf16_is_wide
     from model_host.engine.model_file import ModelFile, naming
     from model_host.engine.shapes import CONTEXT_TOKENS_DEFAULT
     from model_host.engine.tokenizer import Tokenizer
@@ -25,7 +24,6 @@ __all__ = [
     "ModelFile",
     "Tokenizer",
     "TorchEngine",
-    "bf16_is_wide",
     "compute_threads",
     "file_sha256",
     "naming",
@@ -39,7 +37,6 @@ _MODULES = {
     "ModelFile": "model_file",
     "Tokenizer": "tokenizer",
     "TorchEngine": "torch_engine",
-    "bf16_is_wide": "linear",
     "file_sha256": "file_digest",
     "naming": "model_file",
     "open_model": "any_format",

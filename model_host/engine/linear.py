@@ -4,7 +4,7 @@ No row depends on the others at the numbers of rows that the closed set names; t
 measures that. `multiply` is compiled as a part of the step (model_host/engine/step.py).
 """
 
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple, Optional
 
 import torch
 from torch.nn import functional
@@ -14,7 +14,12 @@ from model_host.engine.shapes import Shapes
 
 _PACK_TILES = 8
 _ROWS_MULTIPLE = 16
-Kernel = Literal["int4", "packed", "plain"]
+Kernel = Literal["int4", "half", "packed", "plain"]
+
+if TYPE_CHECKING:
+    HalfWeight = torch.ScriptObject
+else:
+    HalfWeight = torch.classes.quantized.LinearPackedParamsBase  # its name in TorchScript
 
 _VECTOR = ("AVX2", "AVX512")
 """Capabilities for which torch has vector code for four bits."""
@@ -26,17 +31,20 @@ class Linear(NamedTuple):
     weight: with scales, numbers of four bits in an order of this CPU's capability, which the
     kernel unpacks as it multiplies bf16 rows. Without, [out, in]: reordered at load for
     oneDNN, which takes two thirds of the plain kernel's time in a decode step, or for torch's
-    ordinary kernel. Reordered weights may be float32 where the rows are bf16: each product is
-    then rounded once. scales: bf16 [in / 32, out, 2], scale and zero of each group.
+    ordinary kernel. scales: bf16 [in / 32, out, 2], scale and zero of each group. half: in
+    place of an empty weight and of the bias, both packed for FBGEMM, with a weight of float16.
     """
 
     weight: torch.Tensor
     scales: torch.Tensor | None
     bias: torch.Tensor | None
+    half: Optional[HalfWeight] = None  # noqa: UP045  # the class has no operator for a union
 
     @property
     def kernel(self) -> Kernel:
         """The kernel that `multiply` runs."""
+        if self.half is not None:
+            return "half"
         if self.scales is not None:
             return "int4"
         return "packed" if self.weight.is_mkldnn else "plain"
@@ -44,7 +52,9 @@ class Linear(NamedTuple):
 
 def multiply(layer: Linear, rows: torch.Tensor) -> torch.Tensor:
     """Map rows [M, in] to [M, out]."""
-    bias, scales = layer.bias, layer.scales
+    bias, scales, half = layer.bias, layer.scales, layer.half
+    if half is not None:
+        return _multiply_half(half, rows)
     if scales is not None:
         group = rows.size(1) // scales.size(0)
         result: torch.Tensor = torch.ops.aten._weight_int4pack_mm_for_cpu(
@@ -57,11 +67,23 @@ def multiply(layer: Linear, rows: torch.Tensor) -> torch.Tensor:
     # and two take a quarter longer than four.
     missing = 4 - rows.size(0)
     padded = functional.pad(rows, (0, 0, 0, missing)) if missing > 0 else rows
-    is_wide = layer.weight.dtype != rows.dtype
     product: torch.Tensor = torch.ops.mkldnn._linear_pointwise(
-        padded.float() if is_wide else padded, layer.weight, bias, "none", [], ""
+        padded, layer.weight, bias, "none", [], ""
     )
-    return product[: rows.size(0)].to(rows.dtype) if is_wide else product[: rows.size(0)]
+    return product[: rows.size(0)]
+
+
+def _multiply_half(weight: HalfWeight, rows: torch.Tensor) -> torch.Tensor:
+    """Map rows [M, in] to [M, out] in float32, and round each product once.
+
+    FBGEMM has kernels for one to six rows, of which those for one and two have other bits.
+    It needs none of these two where the number of rows is a multiple of 3.
+    """
+    padded, missing = rows.float(), -rows.size(0) % 3
+    if missing:
+        padded = functional.pad(padded, (0, 0, 0, missing))
+    product: torch.Tensor = torch.ops.quantized.linear_dynamic_fp16(padded, weight)
+    return product[: rows.size(0)].to(rows.dtype)
 
 
 def packed_available(dtype: torch.dtype) -> bool:
@@ -73,18 +95,24 @@ def packed_available(dtype: torch.dtype) -> bool:
     return dtype is not torch.bfloat16 or bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
 
 
-def bf16_is_wide() -> bool:
-    """Say whether oneDNN multiplies bf16 weights in float32 only, on this machine.
+def fbgemm_available() -> bool:
+    """Say whether torch multiplies by weights in float16 on this machine."""
+    return torch.backends.quantized.engine in ("x86", "fbgemm")
 
-    Without instructions for bf16 the ordinary kernel takes up to ten times as long.
+
+def half_available() -> bool:
+    """Say whether bf16 rows are multiplied by weights in float16 on this machine.
+
+    That is where it has no instructions for bf16: the ordinary kernel takes up to ten times
+    as long (DECISIONS D530).
     """
-    return packed_available(torch.float32) and not packed_available(torch.bfloat16)
+    return fbgemm_available() and not packed_available(torch.bfloat16)
 
 
 def is_available(linear: str, dtype: torch.dtype) -> bool:
     """Say whether this machine has the linear kernel of a closed set for a model's dtype."""
-    if linear == "wide":
-        return dtype is torch.bfloat16 and bf16_is_wide()
+    if linear == "half":
+        return dtype is torch.bfloat16 and half_available()
     return linear == "plain" or packed_available(dtype)
 
 
@@ -100,11 +128,28 @@ def int4_fits(outputs: int, inputs: int) -> bool:
 
 def make_linear(weight: torch.Tensor, bias: torch.Tensor | None, shapes: Shapes) -> Linear:
     """Bind a weight [out, in] to the kernel that the shapes name; packing copies the weight."""
-    if shapes.linear == "wide":
-        weight, bias = weight.float(), bias.float() if bias is not None else None
-    if shapes.linear != "plain":
+    if shapes.linear == "half":
+        half = _pack_half(weight, bias)
+        if half is not None:
+            return Linear(weight.new_empty(0), None, None, half)
+    elif shapes.linear == "packed":
         weight = torch.ops.mkldnn._reorder_linear_weight(weight, shapes.row_buckets[-1])
     return Linear(weight, None, bias)
+
+
+def _pack_half(weight: torch.Tensor, bias: torch.Tensor | None) -> "HalfWeight | None":
+    """Pack a bf16 weight [out, in] as float16; None if one of its numbers is too large for it.
+
+    Numbers of at least 2**-17 are exact. Of a smaller one, 2**-25 at most is lost.
+    """
+    wide = weight.float()
+    least, most = wide.aminmax()
+    if max(-float(least), float(most)) > torch.finfo(torch.float16).max:
+        return None
+    packed: HalfWeight = torch.ops.quantized.linear_prepack_fp16(
+        wide, bias.float() if bias is not None else None
+    )
+    return packed
 
 
 def make_int4(nibbles: torch.Tensor, scales: torch.Tensor, bias: torch.Tensor | None) -> Linear:

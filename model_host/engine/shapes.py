@@ -26,14 +26,14 @@ CONTEXT_TOKENS_DEFAULT = 8192
 class Shapes:
     """One closed set: the padding of rows and keys, and the linear kernel.
 
-    `packed` is oneDNN with weights reordered at load, `wide` the same with bf16 weights in
-    float32, and `plain` is F.linear. Weights of four bits have their own kernel in each set
+    `packed` is oneDNN with weights reordered at load, `half` is FBGEMM with weights in
+    float16, and `plain` is F.linear. Weights of four bits have their own kernel in each set
     (model_host/engine/linear.py). The query heads
     of a key-value head are folded into rows, padded to `query_multiple`; above 96 and 192
     rows in coarser steps. `key_cuts` are the numbers of keys of a slab that a call may take.
     """
 
-    linear: Literal["packed", "wide", "plain"]
+    linear: Literal["packed", "half", "plain"]
     linear_rows_min: int
     query_multiple: int
     key_cuts: tuple[int, ...]
@@ -98,7 +98,7 @@ class Shapes:
 
 # Measured on AVX-512 with bf16: packed linear layers agree for 2 rows and more in bf16 and
 # fp32, and take least time for 4 to 6; attention agrees for folded rows in multiples of 4 and
-# these numbers of keys (208 to 368 do not). On AVX2 the same holds of WIDE. The engine uses
+# these numbers of keys (208 to 368 do not). On AVX2 the same holds of HALF. The engine uses
 # the first that passes.
 FAST = Shapes(
     "packed",
@@ -107,7 +107,7 @@ FAST = Shapes(
     key_cuts=(64, 128, 192, 384, SLAB_TOKENS),
     keys_max=CONTEXT_TOKENS_DEFAULT,
 )
-WIDE = replace(FAST, linear="wide")
+HALF = replace(FAST, linear="half", linear_rows_min=3)
 SAFE = Shapes(
     "plain",
     linear_rows_min=16,
@@ -117,15 +117,16 @@ SAFE = Shapes(
 )
 
 
-# The kernel for four bits has one code path for all numbers of rows.
-FAST_Q4 = replace(FAST, linear_rows_min=1)
+_Q4_ROWS_MIN = 1
+"""The kernel for four bits has one code path for all numbers of rows."""
 
 
 def candidates(keys_max: int, numerics: str) -> tuple[Shapes, ...]:
     """Return the sets to try, fastest first, for a context of `keys_max` tokens.
 
-    A machine has the kernel of the first or of the second (DECISIONS D500).
+    A machine has the kernel of the first or of the second (DECISIONS D530).
     """
-    fast = FAST_Q4 if numerics == "q4" else FAST
-    wide = replace(fast, linear=WIDE.linear)
-    return tuple(replace(shapes, keys_max=keys_max) for shapes in (fast, wide, SAFE))
+    fast = [FAST, HALF]
+    if numerics == "q4":
+        fast = [replace(shapes, linear_rows_min=_Q4_ROWS_MIN) for shapes in fast]
+    return tuple(replace(shapes, keys_max=keys_max) for shapes in (*fast, SAFE))

@@ -16,7 +16,7 @@ import numpy.typing as npt
 import torch
 
 from model_host.engine.four_bits import FourBits
-from model_host.engine.linear import int4_available, int4_fits, packed_available
+from model_host.engine.linear import half_available, int4_available, int4_fits, packed_available
 from model_host.engine.model_file import ModelFile
 from model_host.engine.weights_cache import InUse, WeightsCache
 from model_host.errors import NumericsUnsupported
@@ -74,7 +74,7 @@ def soonest_numerics(file: ModelFile) -> str:
     """Return the numerics in which this machine ends a user's turn soonest (DECISIONS D286)."""
     if _has_four_bits(file) and int4_available():
         return "q4"
-    return "bf16" if packed_available(torch.bfloat16) else "fp32"
+    return "bf16" if half_available() or packed_available(torch.bfloat16) else "fp32"
 
 
 def load_weights(file: ModelFile, numerics: str, cache: WeightsCache | None) -> Weights:

@@ -12,7 +12,7 @@ import structlog
 
 from model_host import sampler
 from model_host.contexts import Contexts
-from model_host.engine import ModelFile, Tokenizer, bf16_is_wide, naming, open_model
+from model_host.engine import ModelFile, Tokenizer, naming, open_model
 from model_host.grammar import Grammars
 from model_host.grammar_engine import ENGINE
 from model_host.io.fetch import known_name
@@ -162,7 +162,7 @@ def make_offer(file: ModelFile, *, numerics: str, context_tokens: int, kv_bytes:
         stop_ids,
         Grammars(tokenizer, stop_ids),
         Source(file.path, numerics),
-        weights_bytes(file.config, numerics, bf16_is_wide=bf16_is_wide()),
+        weights_bytes(file.config, numerics),
         _recommended(file),
     )
 

@@ -42,11 +42,3 @@ def test_the_weights_of_the_default_model_are_estimated_to_a_tenth() -> None:
     assert abs(weights_bytes(smol, "bf16") / held - 1) < 0.1
     assert weights_bytes(smol, "fp32") == 2 * weights_bytes(smol, "bf16")
     assert weights_bytes(smol, "q4") < weights_bytes(smol, "bf16")
-
-
-def test_weights_in_float32_where_the_cpu_has_no_bf16_are_counted() -> None:
-    head, matrices = 49152 * 576, 30 * ((9 + 6) * 64 * 576 + 576 * 576 + 3 * 1536 * 576)
-    smol = ModelConfig(30, 576, 1536, 9, 3, 64, 49152, 8192, 1e5, 1e-5, tied=True)
-    for numerics, more in (("q4", 2 * head), ("bf16", 2 * (head + matrices)), ("fp32", 0)):
-        wide = weights_bytes(smol, numerics, bf16_is_wide=True)
-        assert wide - weights_bytes(smol, numerics) == more

@@ -11,6 +11,7 @@ import torch
 from model_host.engine import linear
 from model_host.engine.linear import (
     Linear,
+    fbgemm_available,
     int4_available,
     int4_fits,
     is_available,
@@ -19,7 +20,7 @@ from model_host.engine.linear import (
     multiply,
 )
 from model_host.engine.numerics import synthetic, synthetic_four_bits
-from model_host.engine.shapes import FAST, SAFE, WIDE, Shapes, candidates
+from model_host.engine.shapes import FAST, HALF, SAFE, Shapes, candidates
 
 ROOT = Path(__file__).parents[3]
 OUTPUTS, INPUTS = 80, 96
@@ -43,13 +44,12 @@ def _int4(outputs: int, inputs: int, bias: torch.Tensor | None) -> tuple[Linear,
 
 
 def _kernels() -> list[tuple[torch.dtype, Shapes]]:
-    """Return the closed sets of which this machine has the kernel, by dtype."""
+    """Return the closed sets that this machine runs, by dtype."""
     return [
         (dtype, shapes)
         for dtype in (torch.float32, torch.bfloat16)
-        for shapes in (FAST, WIDE, SAFE)
-        # oneDNN multiplies float32 everywhere.
-        if is_available(shapes.linear, dtype) or (shapes is WIDE and dtype is torch.bfloat16)
+        for shapes in (FAST, HALF, SAFE)
+        if is_available(shapes.linear, dtype)
     ]
 
 
@@ -91,36 +91,55 @@ def test_a_row_of_a_four_bit_layer_is_the_same_alone_and_among_others(
 
 
 @pytest.mark.parametrize(("dtype", "chosen"), [each for each in _kernels() if each[1] is not SAFE])
-def test_a_single_row_of_a_packed_layer_is_the_same_as_among_others(
+def test_a_row_of_a_packed_layer_is_the_same_alone_and_among_others(
     dtype: torch.dtype, chosen: Shapes
 ) -> None:
     layer = make_linear(synthetic((576, 1536), 8, 1.0).to(dtype), None, chosen)
-    assert layer.kernel == "packed"
+    assert layer.kernel == chosen.linear
     rows = _rows(64, dtype, 1536)
     whole = multiply(layer, rows)
-    for at in range(64):
-        assert torch.equal(multiply(layer, rows[at : at + 1]), whole[at : at + 1])
+    for size in (1, 2, 3, 4, 7, 8, 31):
+        for at in range(64 - size + 1):
+            assert torch.equal(multiply(layer, rows[at : at + size]), whole[at : at + size])
 
 
+needs_fbgemm = pytest.mark.skipif(not fbgemm_available(), reason="torch has no FBGEMM here")
+
+
+@needs_fbgemm
 @pytest.mark.parametrize("has_bias", [False, True])
-def test_a_wide_layer_rounds_the_exact_product_once(has_bias: bool) -> None:
+def test_a_layer_in_float16_rounds_the_exact_product_once(has_bias: bool) -> None:
     weight = synthetic((OUTPUTS, INPUTS), 8, 1.0).bfloat16()
     bias = _bias(torch.bfloat16) if has_bias else None
-    rows = _rows(33, torch.bfloat16)
+    rows = _rows(32, torch.bfloat16)
     exact = rows.double() @ weight.double().T + (0 if bias is None else bias.double())
-    got = multiply(make_linear(weight, bias, WIDE), rows)
+    layer = make_linear(weight, bias, HALF)
+    assert layer.kernel == "half"
     # The sum in float32 may lie on the other side of a border between two numbers of bf16.
-    assert (got == exact.bfloat16()).double().mean() > 0.99
+    assert (multiply(layer, rows) == exact.bfloat16()).double().mean() > 0.99
+
+
+@needs_fbgemm
+@pytest.mark.parametrize("largest", [6e4, 7e4])
+def test_a_weight_that_float16_cant_hold_keeps_its_matrix_in_bf16(largest: float) -> None:
+    weight = torch.zeros((OUTPUTS, INPUTS), dtype=torch.bfloat16)
+    weight[3, 5] = -largest
+    layer = make_linear(weight, None, HALF)
+    rows = _rows(4, torch.bfloat16)
+    assert layer.kernel == ("half" if largest < 65504 else "plain")
+    assert torch.equal(multiply(layer, rows)[:, 3], rows[:, 5] * weight[3, 5])
 
 
 def test_a_machine_has_one_kind_of_reordered_weights(monkeypatch: pytest.MonkeyPatch) -> None:
-    for has_bf16, has_fp32, of_bf16, of_fp32 in (
+    for has_bf16, has_fbgemm, of_bf16, of_fp32 in (
         (True, True, ["packed", "plain"], ["packed", "plain"]),
-        (False, True, ["wide", "plain"], ["packed", "plain"]),
-        (False, False, ["plain"], ["plain"]),
+        (True, False, ["packed", "plain"], ["packed", "plain"]),
+        (False, True, ["half", "plain"], ["packed", "plain"]),
+        (False, False, ["plain"], ["packed", "plain"]),
     ):
-        found = {torch.bfloat16: has_bf16, torch.float32: has_fp32}
+        found = {torch.bfloat16: has_bf16, torch.float32: True}
         monkeypatch.setattr(linear, "packed_available", found.__getitem__)
+        monkeypatch.setattr(linear, "fbgemm_available", lambda has=has_fbgemm: has)
         for dtype, wanted in ((torch.bfloat16, of_bf16), (torch.float32, of_fp32)):
             sets = candidates(99, "q4")
             assert [s.linear for s in sets if is_available(s.linear, dtype)] == wanted

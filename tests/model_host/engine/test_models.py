@@ -117,7 +117,7 @@ def test_matrices_of_four_bits_are_run_as_they_are(tmp_path: Path, kind: Kind) -
     for layer in q4.model.layers:
         matrices = (layer.qkv, layer.out, layer.gate_up, layer.down)
         assert {linear.kernel for linear in matrices} == {"int4"}
-    assert q4.model.head.kernel == "packed"
+    assert q4.model.head.kernel == q4.model.shapes.linear != "plain"
     naive = tiny_model.naive_logits(q4.file, IDS)
     got = _run(q4, 70)
     assert _are_near(got, naive)
@@ -134,8 +134,8 @@ def test_a_file_of_mixed_quantisations_runs_each_matrix_in_its_kernel(tmp_path: 
     engine = TorchEngine.load(path, numerics="q4", threads=1)
     first, second = engine.model.layers
     assert first.qkv.kernel == "int4"
-    assert first.down.kernel == "packed"
-    assert second.qkv.kernel == "packed"
+    assert first.down.kernel == engine.model.shapes.linear != "plain"
+    assert second.qkv.kernel == engine.model.shapes.linear
     assert second.down.kernel == "int4"
     # The layers with each combination of kernels are tested, at every row count.
     tested = [name for name, _ in _rows_agree(engine.model)]
@@ -164,7 +164,7 @@ def test_the_canary_of_q4_is_a_class_of_its_own(tmp_path: Path) -> None:
     first, second = synthetic_model(LLAMA, "q4", engines[0].model.shapes).layers
     assert first.qkv.kernel == "int4"
     assert first.down.kernel == "int4"
-    assert second.qkv.kernel == "packed"
+    assert second.qkv.kernel == engines[0].model.shapes.linear != "plain"
 
 
 def test_a_context_longer_than_the_attention_window_is_not_offered(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from model_host.engine.numerics import (
     synthetic,
     verdict_key,
 )
-from model_host.engine.shapes import FAST, HEAD_ROWS_MAX, SAFE, WIDE, Shapes
+from model_host.engine.shapes import FAST, HALF, HEAD_ROWS_MAX, SAFE, Shapes
 from model_host.engine.torch_engine import TorchEngine
 from model_host.engine_api import CHUNK_TOKENS
 from model_host.kv import SLAB_TOKENS
@@ -50,7 +50,7 @@ def test_the_self_test_runs_the_whole_closed_set(tiny: TorchEngine) -> None:
             assert not fits or f"attention rows={rows} keys={keys}" in names
 
 
-@pytest.mark.parametrize("chosen", [FAST, WIDE, SAFE])
+@pytest.mark.parametrize("chosen", [FAST, HALF, SAFE])
 def test_every_step_runs_in_a_shape_of_the_closed_set(chosen: shapes.Shapes) -> None:
     for count in range(1, CHUNK_TOKENS + 1):
         assert count <= chosen.bucket(count) <= chosen.linear_rows(count)

@@ -102,15 +102,18 @@ def test_unpermuting_turns_pairs_into_halves() -> None:
     assert np.array_equal(unpermute(groups, 2), groups[[0, 2, 1, 3, 4, 6, 5, 7]])
 
 
-def test_four_bits_are_the_soonest_where_model_and_machine_can(
+def test_the_soonest_numerics_are_those_of_the_model_and_the_machine(
     tiny_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     four_bits = open_model_file(tiny_path)
     plain = open_model_file(tiny_model.write(tmp_path / "plain.gguf", kind_of=lambda _: None))
-    for int4, packed_bf16, of_four_bits, of_plain in (
-        (True, True, "q4", "bf16"), (False, True, "bf16", "bf16"), (False, False, "fp32", "fp32"),
+    for int4, half, packed_bf16, of_four_bits, of_plain in (
+        (True, False, True, "q4", "bf16"), (False, False, True, "bf16", "bf16"),
+        (True, True, False, "q4", "bf16"), (True, False, False, "q4", "fp32"),
+        (False, False, False, "fp32", "fp32"),
     ):  # fmt: skip
         monkeypatch.setattr(weights, "int4_available", lambda can=int4: can)
+        monkeypatch.setattr(weights, "half_available", lambda can=half: can)
         monkeypatch.setattr(weights, "packed_available", lambda _dtype, can=packed_bf16: can)
         assert soonest_numerics(four_bits) == of_four_bits
         assert soonest_numerics(plain) == of_plain
