@@ -1,11 +1,13 @@
 """A dense model in torch: the layers for the step function (spec/07-host)."""
 
 import math
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import torch
 
+from model_host.engine.compute_threads import compute_threads
 from model_host.engine.linear import Linear, make_int4, make_linear
 from model_host.engine.shapes import QUERY_STEP_MAX, Shapes
 from model_host.kv import SLAB_TOKENS
@@ -105,14 +107,20 @@ def build_model(config: ModelConfig, tensors: dict[str, torch.Tensor], shapes: S
         )
 
     cos, sin = rotary_tables(config, dtype)
+    head_name = "head" if "head" in tensors else "embedding"
+    workers = torch.get_num_threads()
+    # Packing is of one thread: the matrices are packed side by side, the largest first.
+    with compute_threads(1), ThreadPoolExecutor(workers, "packing") as pool:
+        head = pool.submit(linear, head_name)
+        layers = list(pool.map(layer, range(config.layers)))
     return Model(
         config=config,
         dtype=dtype,
         shapes=shapes,
         embedding=tensors["embedding"],
-        layers=[layer(index) for index in range(config.layers)],
+        layers=layers,
         norm=norm_weight(tensors["norm"]),
-        head=linear("head" if "head" in tensors else "embedding"),
+        head=head.result(),
         cos=cos,
         sin=sin,
         masks=causal_masks(config.group, dtype),

@@ -16,6 +16,8 @@ from model_host.engine.compute_threads import (
     ThreadChoice,
     compute_threads,
 )
+from model_host.engine.numerics import synthetic_model
+from model_host.engine.shapes import SAFE
 from model_host.engine.torch_engine import TorchEngine
 from tests.model_host.engine import tiny_model
 
@@ -123,3 +125,10 @@ def test_a_thread_whose_first_step_falls_beside_fewer_computes_with_all() -> Non
             assert thread.submit(used).result() == 2
         assert thread.submit(used).result() == 2
     assert torch.get_num_threads() == 2
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3])
+def test_a_built_model_leaves_the_number_of_compute_threads(threads: int) -> None:
+    with compute_threads(threads):
+        synthetic_model(tiny_model.LLAMA, "fp32", SAFE)
+        assert torch.get_num_threads() == threads
