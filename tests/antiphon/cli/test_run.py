@@ -65,7 +65,7 @@ def test_up_prints_addresses_and_serves_a_conversation(
 ) -> None:
     hub = ready["hub"]["address"]
     assert ready["host"]["model"] == "Scripted"
-    assert antiphon_process(tmp_path, "--hub-address", hub, "new").returncode == 0
+    assert antiphon(tmp_path, "--hub-address", hub, "new").returncode == 0
     sent = antiphon_process(tmp_path, "--hub-address", hub, "send", "hello")
     assert sent.stdout == "You said: hello\n"
 
