@@ -17,7 +17,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from replica.io.connection import Connection
-from replica.io.transaction import WritingConnection
+from replica.io.transaction import Statement, WritingConnection
 from replica.limits import DRAFT
 from replica.refusals import DraftUnknown, StoreCorrupt, StoreReadOnly, StoreVersionUnknown
 
@@ -239,16 +239,14 @@ async def recover(path: Path) -> None:
         await connection.close()
 
 
-async def migrate(connection: Connection, steps: Sequence[Sequence[str]]) -> None:
-    """Apply the missing steps, each in a transaction of its own."""
+async def migrate(connection: WritingConnection, steps: Sequence[Sequence[str]]) -> None:
+    """Apply the missing steps, each in a transaction of its own.
+
+    A caller that is cancelled meanwhile leaves the step whole or undone: SQLite's thread ends it.
+    """
     for done in range(await pragma(connection, "user_version") % STEPS_MAX, len(steps)):
-        await connection.execute("BEGIN IMMEDIATE")
-        try:
-            for statement in steps[done]:
-                await connection.execute(statement)
-            await connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-            await connection.execute(f"PRAGMA user_version = {DRAFT * STEPS_MAX + done + 1}")
-            await connection.execute("COMMIT")
-        finally:
-            if connection.in_transaction:
-                await connection.execute("ROLLBACK")
+        numbers = (
+            f"PRAGMA application_id = {APPLICATION_ID}",
+            f"PRAGMA user_version = {DRAFT * STEPS_MAX + done + 1}",
+        )
+        await connection.transact([Statement(text) for text in (*steps[done], *numbers)])

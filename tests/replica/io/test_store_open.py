@@ -4,6 +4,7 @@ import asyncio
 import shutil
 import sqlite3
 import struct
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -127,6 +128,28 @@ async def test_a_failing_migration_leaves_the_version_before_it(path: Path) -> N
     await writer.close()
     assert query(path, "PRAGMA user_version") == [(NUMBER,)]
     assert query(path, "SELECT 1 FROM sqlite_schema WHERE name = 'half'") == []
+
+
+async def test_a_migration_that_is_cancelled_at_its_commit_is_whole(path: Path) -> None:
+    async with await Store.open(path):
+        pass
+    writer = await schema.connect_writer(path)
+    loop, is_cancelled = asyncio.get_running_loop(), threading.Event()
+
+    def cancel_at_commit(text: str) -> None:
+        """Keep SQLite's thread in front of its COMMIT until the task knows that it is cancelled."""
+        if text == "COMMIT":
+            loop.call_soon_threadsafe(migrating.cancel)
+            loop.call_soon_threadsafe(loop.call_later, 0.01, is_cancelled.set)
+            assert is_cancelled.wait(10)
+
+    await writer.set_trace_callback(cancel_at_commit)
+    more = [*schema.MIGRATIONS, ["CREATE TABLE added (later)"]]
+    migrating = asyncio.create_task(schema.migrate(writer, more))
+    with pytest.raises(asyncio.CancelledError):
+        await migrating
+    await writer.close()
+    assert query(path, "PRAGMA user_version") == [(NUMBER + 1,)]
 
 
 async def test_reading_during_a_first_opening_is_refused(path: Path) -> None:
