@@ -98,25 +98,23 @@ async def _call_empty(calls: HubCalls, deadline: float) -> int:
     return done
 
 
-async def _drive(
-    address: str, clients: int, kind: str, seconds: float, folder: str
-) -> tuple[int, float]:
-    """Return how many calls `clients` clients completed, and in how many seconds."""
+async def _drive(hub: HubProcess, clients: int, kind: str, seconds: float, folder: str) -> Rate:
+    """Return the rate at which `clients` clients complete calls, without their preparation."""
     store = await Store.open(Path(folder) / "pins.db")
     owner = Author(Ed25519PrivateKey.generate(), 1)
     authors = [Author(Ed25519PrivateKey.generate(), 1) for _ in range(clients)]
     held, first = _members(owner, authors)
-    setup = HubCalls(address, owner.key, store)
+    setup = HubCalls(hub.address, owner.key, store)
     assert set((await setup.push(held.id, tuple(first))).values()) == {None}
 
     # Entries are signed before the clock starts: the hub is measured, not the writers.
     count = 0 if kind == "empty" else int(seconds * 6_000 / clients)
     prepared = [_messages(held, author, count) for author in authors]
-    calls = [HubCalls(address, author.key, store) for author in authors]
+    calls = [HubCalls(hub.address, author.key, store) for author in authors]
     for call in calls:
         await call.authenticate()
     streams = [await link_client.connect(call) for call in calls] if kind == "link" else []
-    began = time.monotonic()
+    began, cpu_began = time.monotonic(), hub.cpu_s()
     deadline = began + seconds
     if kind == "append":
         pairs = zip(calls, prepared, strict=True)
@@ -126,19 +124,17 @@ async def _drive(
         work = [_append_over_link(stream, entries, deadline) for stream, entries in linked]
     else:
         work = [_call_empty(call, deadline) for call in calls]
-    done = await asyncio.gather(*work)
-    took_s = time.monotonic() - began
+    done = sum(await asyncio.gather(*work))
+    rate = Rate(done / (time.monotonic() - began), 1e6 * (hub.cpu_s() - cpu_began) / done)
     for call in (*calls, setup):
         await call.close()
     await store.close()
-    return sum(done), took_s
+    return rate
 
 
 def _rate(hub: HubProcess, clients: int, kind: str, seconds: float = SECONDS) -> Rate:
-    began = hub.cpu_s()
     with tempfile.TemporaryDirectory() as folder:
-        done, driven_s = asyncio.run(_drive(hub.address, clients, kind, seconds, folder))
-    rate = Rate(done / driven_s, 1e6 * (hub.cpu_s() - began) / done)
+        rate = asyncio.run(_drive(hub, clients, kind, seconds, folder))
     say(f"{kind} with {clients} clients: {rate.per_s:.0f}/s, {rate.cpu_us:.0f} us of the hub each")
     return rate
 
