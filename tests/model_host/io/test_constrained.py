@@ -234,13 +234,13 @@ async def test_a_question_asked_while_a_tool_runs_waits_for_its_result(served: S
         assert not talk.held.order.void
 
 
-async def test_constrained_answers_in_one_batch_are_those_of_each_alone(served: ServedHost):
+async def test_constrained_answers_in_one_batch_are_those_of_each_alone(served_real: ServedHost):
     forms = [
         schema(PERSON), schema(WORDS), ResponseFormat(FormatKind.LARK, LARK),
         ResponseFormat(FormatKind.REGEX, "([A-Z][a-z]{2,9} ){6}"), None,
     ]  # fmt: skip
-    async with served.host() as host:
-        talks = [await Talk.begin(served.replica, host.key) for _ in forms]
+    async with served_real.host() as host:
+        talks = [await Talk.begin(served_real.replica, host.key) for _ in forms]
         for talk in talks:
             await talk.say("Describe a fruit.")
         requests = [
