@@ -1,8 +1,7 @@
 """The drafts of one run: the frames that its readers are sent (spec/07-host §4, spec/04-link §6).
 
-Pure. A frame carries the tokens gathered since the one before. After a crash the journal's
-tokens are framed singly: every frame a reader got before then ends where one of these ends,
-and the frames after them begin behind all that was shown.
+Pure. A frame carries the tokens gathered since the one before. After a crash all tokens are
+framed singly: wherever the draft of a reader ends, one of these frames begins.
 """
 
 from collections.abc import Callable, Sequence

@@ -258,7 +258,7 @@ class RequestHandler:
                 lambda: not held.order.is_cancelled(run.plan.request_id),
             )  # fmt: skip
             await driver.finish(
-                journaled or (),
+                journaled,
                 owner=owner_of(held),
                 domain=spaces.pages(held),
                 namespace=spaces.stored(held),

@@ -1,7 +1,8 @@
 """The driver of one run, from its context to its last token (spec/07-host §4 steps 4 to 8).
 
 The engine's thread chooses the tokens (model_host/batcher.py). Here they are journaled,
-framed and shown: the first one at once, later ones as gathered within GATHER_S.
+framed and shown: the first one at once, later ones as gathered within GATHER_S, and those
+of a resumed run one by one.
 model_host/io/request_handler.py writes the entries in the log.
 """
 
@@ -103,15 +104,16 @@ class RunDriver:
             self._job.cancel()
 
     async def finish(
-        self, journaled: Sequence[Choice], *, owner: bytes, domain: bytes, namespace: bytes
+        self, journaled: Sequence[Choice] | None, *, owner: bytes, domain: bytes, namespace: bytes
     ) -> None:
         """Replay the journaled tokens, then compute the rest until the run has finished.
 
-        The keyword arguments are those of the job. Raises StoreError if the journal can't be
-        written, and HostError if the engine stops.
+        `journaled` is None for a run that does not resume. The keyword arguments are those of
+        the job. Raises StoreError if the journal can't be written, and HostError if the engine
+        stops.
         """
-        self._is_resumed = bool(journaled)
-        for choice in journaled:
+        self._is_resumed = journaled is not None
+        for choice in journaled or ():
             self.frames.add(choice, self.run.add_token(choice.token_id, choice.logprobs))
             self._show(self.frames.take())
         # The host may have crashed between the last token and the generation's entry.
@@ -139,6 +141,10 @@ class RunDriver:
                 self.frames.add(choice, shown)
                 if self._first_token is None:
                     self._first_token = time.monotonic()
+                    self._flush()
+                elif self._is_resumed:
+                    # A power loss may have taken tokens that a reader has: one of its frames
+                    # ends where his draft ends (HOST-15).
                     self._flush()
                 elif self._flush_timer is None:
                     loop = asyncio.get_running_loop()

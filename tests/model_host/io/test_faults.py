@@ -293,22 +293,6 @@ async def test_a_run_that_had_finished_keeps_its_finish_reason(
         assert host.thread.counts.writes.written == 0
 
 
-async def test_a_zeroed_tail_of_a_journal_is_computed_again(served_real: ServedHost):
-    async with served_real.host() as host:
-        talk = await Talk.begin(served_real.replica, host.key)
-        request = await some_words(served_real, talk)
-    (path,) = served_real.journals.iterdir()
-    data = path.read_bytes()
-    at = HEAD_BYTES + 4 * TOKEN_BYTES
-    path.write_bytes(data[:at] + bytes(len(data) - at))
-    shown = talk.shown(request)
-    async with served_real.host() as host:
-        assert await served_real.replica.wait_for(lambda: len(talk.shown(request)) > len(shown), 30)
-        await talk.cancel(request)
-        answer = await talk.answer(request)
-    assert text_of(answer.parts).startswith(shown)
-
-
 async def test_journals_of_answered_requests_are_deleted(served: ServedHost):
     async with served.host() as host:
         talk = await Talk.begin(served.replica, host.key)

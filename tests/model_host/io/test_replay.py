@@ -123,7 +123,7 @@ async def test_one_replay_runs_at_a_time_and_ends_when_its_caller_leaves(served_
 async def test_an_answer_in_progress_is_not_starved_by_a_replay(served_real: ServedHost):
     async with served_real.host() as host:
         talk = await Talk.begin(served_real.replica, host.key)
-        text = "The river runs through the valley to the sea. " * 25
+        text = "The river runs through the valley to the sea. " * 75
         await talk.ask(text, tokens=3)
         other = await Talk.begin(served_real.replica, host.key)
         await other.say("Tell me a story.")

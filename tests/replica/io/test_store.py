@@ -9,6 +9,7 @@ from replica.conversation.entry_store import Stored
 from replica.errors import StoreError
 from replica.ids import ConversationId, Lane, Position, Track
 from replica.io import commit, erasing
+from replica.io import statements as sql
 from replica.io.store import Store
 from replica.io.transaction import Statement
 from replica.log.entry import Entry
@@ -231,14 +232,20 @@ async def test_a_long_deleted_conversation_is_erased_in_steps_beside_other_write
     async with await Store.open(path) as store:
         await store.append([*gone, kept[0]])
         await store.tombstones.put([gone[0].conversation])
-        deletion = asyncio.create_task(store.delete(gone[0].conversation, finishes=True))
-        left = []
-        for entry in kept[1:]:
-            await store.append([entry])
-            stored = {one.conversation: one.entries for one in await store.conversations()}
-            left.append(stored.get(gone[0].conversation, 0))
-        assert len({count for count in left if 0 < count < len(gone)}) > 1
-        await deletion
+        write, waiting, left = store._commit.write, kept[1:], []
+
+        async def between(statements: Sequence[Statement], **options: int) -> None:
+            if statements[0].sql == sql.DELETE_ROW and waiting:
+                await store.append([waiting.pop(0)])
+                stored = {one.conversation: one.entries for one in await store.conversations()}
+                left.append(stored[gone[0].conversation])
+            await write(statements, **options)
+
+        monkeypatch.setattr(store._commit, "write", between)
+        await store.delete(gone[0].conversation, finishes=True)
+        assert left == list(range(len(gone), 0, -16))
+        monkeypatch.undo()
+        await store.append(waiting)
         assert not await store.has(gone[0].conversation)
         assert (await store.load(kept[0].conversation)).entries == kept
     async with await Store.open(path) as store:
