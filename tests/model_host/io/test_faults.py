@@ -11,7 +11,6 @@ from model_host import runner, sampler, schedule
 from model_host.engine.torch_engine import TorchEngine
 from model_host.io import request_handler
 from model_host.io.server import HostServer
-from model_host.journal_records import HEAD_BYTES, TOKEN_BYTES
 from replica.conversation.author import Author
 from replica.conversation.drafts import start_digest
 from replica.conversation.next_seal import sealable
