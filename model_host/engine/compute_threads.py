@@ -31,6 +31,8 @@ PROBE_LAST = (64, 1024)
 """The same in the end, with all threads and with one fewer: to try all of them costs more."""
 FASTER = 0.95
 """Share of the other's time below which a number is faster."""
+SLOWER = 1.25
+"""Share of the other's time above which one step shows that a number is slower."""
 
 
 class ThreadChoice:
@@ -58,16 +60,21 @@ class ThreadChoice:
             self._left -= 1
             return
         self._probed.append(seconds)
-        if len(self._probed) == PROBE_STEPS:
-            self._decide()
+        is_slower = seconds > SLOWER * statistics.median(self._recent)
+        if is_slower or len(self._probed) == PROBE_STEPS:
+            self._decide(is_slower=is_slower)
 
-    def _decide(self) -> None:
-        if statistics.median(self._probed) < FASTER * statistics.median(self._recent):
+    def _decide(self, *, is_slower: bool) -> None:
+        last = PROBE_LAST[self._best]
+        if is_slower:
+            # On free cores a probe takes nearly twice as long, and the first ones follow closely.
+            self._interval = last if self._best == 0 else min(2 * self._interval, last)
+        elif statistics.median(self._probed) < FASTER * statistics.median(self._recent):
             self._best = 1 - self._best
             self._recent = deque(self._probed, RECENT_STEPS)
             self._interval = PROBE_FIRST
         else:
-            self._interval = min(2 * self._interval, PROBE_LAST[self._best])
+            self._interval = min(2 * self._interval, last)
         self._left, self._probed = self._interval, []
 
 

@@ -83,13 +83,15 @@ class KVSequence:
             if self.slabs:
                 self.move_out()
                 self._slabs.reserve(self.slabs[-1], SLAB_TOKENS)
-            self._append_slab(is_last=len(self.slabs) + 1 == count)
+            is_last = len(self.slabs) + 1 == count
+            # One that is filled at once stays where it is written: to move it costs a copy.
+            self._append_slab(is_tail=is_last and tokens % SLAB_TOKENS != 0)
         if 0 < count == len(self.slabs):
             self._slabs.reserve(self.slabs[-1], tokens - (count - 1) * SLAB_TOKENS)
 
-    def _append_slab(self, *, is_last: bool) -> None:
+    def _append_slab(self, *, is_tail: bool) -> None:
         slab = self._slabs.allocate(self.slabs[-1] if self.slabs else None)
-        slot = self._slabs.allocate_slot() if is_last else None
+        slot = self._slabs.allocate_slot() if is_tail else None
         if slot is not None:
             self._destination, slab = slab, slot
         self.slabs.append(slab)

@@ -12,6 +12,7 @@ from model_host.engine.compute_threads import (
     PROBE_FIRST,
     PROBE_LAST,
     PROBE_STEPS,
+    SLOWER,
     StepThreads,
     ThreadChoice,
     compute_threads,
@@ -36,7 +37,15 @@ def run(choice: ThreadChoice, steps: int, seconds: Callable[[int], float]) -> li
 def test_all_threads_compute_where_they_are_faster() -> None:
     used = run(ThreadChoice(2), STEPS, lambda threads: 0.03 / threads)
     assert used[:PROBE_FIRST] == [2] * PROBE_FIRST
-    assert 0 < used.count(1) <= STEPS * PROBE_STEPS / PROBE_LAST[0] + 10 * PROBE_STEPS
+    assert 0 < used.count(1) <= STEPS / PROBE_LAST[0] + 1
+    assert used[: PROBE_LAST[0]].count(1) == 1
+
+
+def test_a_probe_that_is_slower_ends_at_once() -> None:
+    used = run(ThreadChoice(2), PROBE_FIRST + 2, lambda threads: 0.03 * SLOWER**2 / threads)
+    assert used == [2] * PROBE_FIRST + [1, 2]
+    near = run(ThreadChoice(2), PROBE_FIRST + 4, lambda threads: 0.03 + 0.003 * (threads == 1))
+    assert near == [2] * PROBE_FIRST + [1] * PROBE_STEPS + [2]
 
 
 def test_one_fewer_computes_where_others_need_the_core() -> None:
@@ -48,7 +57,7 @@ def test_one_fewer_computes_where_others_need_the_core() -> None:
 def test_the_choice_follows_the_machine() -> None:
     choice = ThreadChoice(2)
     run(choice, STEPS, lambda threads: 0.03 / threads)
-    busy = run(choice, PROBE_LAST[0] + PROBE_STEPS, lambda threads: 0.1 * threads)
+    busy = run(choice, 2 * (PROBE_LAST[0] + PROBE_STEPS), lambda threads: 0.1 * threads)
     assert busy[-PROBE_STEPS:] == [1] * PROBE_STEPS
     assert choice.threads == 1
     run(choice, STEPS, lambda threads: 0.1 * threads)

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+import numpy as np
 import pytest
 
 from model_host.kv.page_pool import PagePool
@@ -57,6 +58,20 @@ def test_a_prompt_reserved_whole_is_written_where_it_stays() -> None:
     for at in range(0, 2000, 400):
         extend(pool, memory, sequence, range(at, at + 400))
     assert memory.copied_tokens == 0
+    pool.close(sequence)
+    pool.check_integrity()
+
+
+def test_a_last_slab_that_is_filled_at_once_is_not_moved() -> None:
+    pool, memory = _pool()
+    sequence = pool.open(range(1025), D, b"a")
+    with pool.restoring(sequence, range(1024)) as staging:
+        assert min(sequence.slabs) >= SLOTS
+        for stop in range(64, 1025, 64):
+            staging.write(stop, np.zeros(GROUP_BYTES, np.uint8))
+    assert memory.copied_tokens == 0
+    extend(pool, memory, sequence, [1024])
+    assert sequence.slabs[-1] == 0
     pool.close(sequence)
     pool.check_integrity()
 
