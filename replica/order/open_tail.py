@@ -65,20 +65,27 @@ class OpenTail:
 
     def is_of(self, tip: SealNode | None, start: EntryId) -> bool:
         """Say whether this is the tail of `tip`, from this start and under today's membership."""
-        mine, begun, judged_by = self._of
-        if tip is not mine or start != begun:
-            return False
-        membership = self._log.membership
-        if membership is not judged_by:
-            if not self._judge_again(judged_by, membership):
-                return False
-            self._of = mine, begun, membership
-        return True
+        mine, begun, _ = self._of
+        return tip is mine and start == begun and self._is_judged()
 
     @property
     def follows_cuts(self) -> bool:
         """Whether entries that are covered no longer leave it; else it is computed anew."""
         return self._late is None
+
+    def _is_judged(self) -> bool:
+        """Judge the entries under today's membership; return False to compute the tail anew.
+
+        Whatever is added is judged under today's, so the others have to be first: two changes
+        of which the second undoes the first are no change together.
+        """
+        tip, start, judged_by = self._of
+        membership = self._log.membership
+        if membership is not judged_by:
+            if not self._judge_again(judged_by, membership):
+                return False
+            self._of = tip, start, membership
+        return True
 
     def _judge_again(self, before: Membership, now: Membership) -> bool:
         """Take out the entries that cuts made invisible; return False to compute it anew."""
@@ -162,10 +169,12 @@ class OpenTail:
         `node` is the entry's, if it is a seal that counts.
         """
         header = entry.header
-        if header.kind == Kind.SEAL:
-            return node is None or not self._lists_any(node)
         if header.track != Track.CONVERSATION:
             return True
+        if not self._is_judged():
+            return False
+        if header.kind == Kind.SEAL:
+            return node is None or not self._lists_any(node)
         if any(p == self._request or p in self._behind_request for p in header.parents):
             return False
         if any(p == self._start or p in self._unsealed for p in header.parents):

@@ -39,6 +39,24 @@ def test_after_each_entry_the_ends_are_those_found_from_scratch() -> None:
     assert kept_often > 200
 
 
+def test_an_entry_of_a_key_that_was_a_writer_for_a_while_leaves_the_ends() -> None:
+    """Its role came and went since the ends were asked for: before and behind it has none."""
+    sample, other, guest = Sample(), Writer(2), Writer(3)
+    owner, genesis = sample.owner, sample.genesis
+
+    def member(author: Writer, change: Grant | Revocation, after: Entry) -> Entry:
+        entry = author.write(sample.id, Member(change), parents=[after])
+        sample.add(entry)
+        return entry
+
+    owned = member(owner, Grant(other.public, Role.OWNER), genesis)
+    assert frontier(sample.held.order, None) == (genesis.id,)
+    granted = member(other, Grant(guest.public, Role.WRITER), owned)
+    sample.add(guest.write(sample.id, said("hello"), parents=[genesis]))
+    member(owner, Revocation(other.public, ()), granted)
+    assert frontier(sample.held.order, None) == (genesis.id,)
+
+
 def test_the_first_entry_behind_the_request_that_comes_after_the_answer_is_an_end() -> None:
     turn = Turn()
     tip = turn.held.order.nodes[turn.seal.id]
