@@ -32,7 +32,7 @@ PROBE_LAST = (64, 1024)
 FASTER = 0.95
 """Share of the other's time below which a number is faster."""
 SLOWER = 1.25
-"""Share of the other's time above which one step shows that a number is slower."""
+"""Share of the time with all threads above which one step shows that one fewer is slower."""
 
 
 class ThreadChoice:
@@ -60,15 +60,16 @@ class ThreadChoice:
             self._left -= 1
             return
         self._probed.append(seconds)
-        is_slower = seconds > SLOWER * statistics.median(self._recent)
+        # On free cores a probe takes nearly twice as long, and the first ones follow closely. One
+        # of all threads is rare, and would be ended by any step that another process delays.
+        is_slower = self._best == 0 and seconds > SLOWER * statistics.median(self._recent)
         if is_slower or len(self._probed) == PROBE_STEPS:
             self._decide(is_slower=is_slower)
 
     def _decide(self, *, is_slower: bool) -> None:
         last = PROBE_LAST[self._best]
         if is_slower:
-            # On free cores a probe takes nearly twice as long, and the first ones follow closely.
-            self._interval = last if self._best == 0 else min(2 * self._interval, last)
+            self._interval = last
         elif statistics.median(self._probed) < FASTER * statistics.median(self._recent):
             self._best = 1 - self._best
             self._recent = deque(self._probed, RECENT_STEPS)

@@ -55,7 +55,7 @@ class RunDriver:
         self._progress_shown_at = 0.0
         self._began = time.monotonic()
         self._first_token: float | None = None
-        self._is_resumed = False
+        self._is_resumed = self._has_journaled = False
         self._failure: StoreError | None = None
 
     @property
@@ -112,7 +112,7 @@ class RunDriver:
         the job. Raises StoreError if the journal can't be written, and HostError if the engine
         stops.
         """
-        self._is_resumed = journaled is not None
+        self._is_resumed, self._has_journaled = journaled is not None, bool(journaled)
         for choice in journaled or ():
             self.frames.add(choice, self.run.add_token(choice.token_id, choice.logprobs))
             self._show(self.frames.take())
@@ -218,7 +218,7 @@ class RunDriver:
             prompt_tokens=prompt,
             prefilled_tokens=prompt - found.cached_tokens - found.restored_tokens,
         )
-        if self._is_resumed:
+        if self._has_journaled:
             return  # the tokens before the crash were counted by no clock that is left
         self.usage = replace(
             self.usage,

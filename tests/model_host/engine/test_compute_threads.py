@@ -65,6 +65,20 @@ def test_the_choice_follows_the_machine() -> None:
     assert free[-1] == 2
 
 
+def test_a_probe_of_all_threads_does_not_end_with_one_delayed_step() -> None:
+    choice = ThreadChoice(2)
+    run(choice, STEPS, lambda threads: 0.03 * threads)
+    assert choice.threads == 1
+    left = iter(range(PROBE_LAST[1] + PROBE_STEPS))
+    while choice.threads == 1:
+        next(left)
+        choice.took(0.03)
+    for seconds in (0.06, 0.015, 0.015):
+        assert choice.threads == 2
+        choice.took(seconds)
+    assert choice.threads == 2
+
+
 def test_a_small_difference_changes_nothing() -> None:
     used = run(ThreadChoice(2), STEPS, lambda threads: 0.03 if threads == 2 else 0.0297)
     assert used[-PROBE_LAST[0] :].count(2) >= PROBE_LAST[0] - PROBE_STEPS
