@@ -49,3 +49,4 @@ async def test_a_draft_goes_on_behind_tokens_that_a_power_loss_took_from_the_jou
         answer = await talk.answer(request)
     assert text_of(answer.parts).startswith(shown)
     assert [draft.token_offset for draft in behind] == list(range(tokens, len(answer.token_ids)))
+    assert bool(answer.usage.first_token_us) == (loss is lost), "another clock counted the others"

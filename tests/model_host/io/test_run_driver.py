@@ -63,7 +63,7 @@ async def test_behind_a_failed_write_no_token_is_shown_that_the_journal_lacks(tm
 
     journal.append = filling  # type: ignore[method-assign]
     with pytest.raises(StoreError):
-        await driver.finish((), owner=b"", domain=b"", namespace=b"")
+        await driver.finish(None, owner=b"", domain=b"", namespace=b"")
     journal.close()
     found = journals.read(EntryId(request))
     assert found is not None
@@ -97,7 +97,7 @@ async def test_progress_shows_neither_pages_of_others_nor_more_than_the_prompt(
     engine = cast(EngineThread, Prompt())
     journal = Journals(tmp_path).create(head)
     driver = RunDriver(engine, scene.held, run, journal, runs)
-    await driver.finish((), owner=b"", domain=b"", namespace=b"")
+    await driver.finish(None, owner=b"", domain=b"", namespace=b"")
     journal.close()
     size = len(planned.prompt)
     told = [frame.progress.prefilled_tokens for frame in shown if frame.progress]
