@@ -57,7 +57,10 @@ def test_one_fewer_computes_where_others_need_the_core() -> None:
 def test_the_choice_follows_the_machine() -> None:
     choice = ThreadChoice(2)
     run(choice, STEPS, lambda threads: 0.03 / threads)
-    busy = run(choice, 2 * (PROBE_LAST[0] + PROBE_STEPS), lambda threads: 0.1 * threads)
+    while choice.threads == 2:
+        choice.took(0.015)
+    choice.took(0.03)  # a probe has just ended
+    busy = run(choice, PROBE_LAST[0] + PROBE_STEPS, lambda threads: 0.1 * threads)
     assert busy[-PROBE_STEPS:] == [1] * PROBE_STEPS
     assert choice.threads == 1
     run(choice, STEPS, lambda threads: 0.1 * threads)
