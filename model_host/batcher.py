@@ -197,8 +197,9 @@ class Batcher:
             choice = self._sampler.choose(row, run.sampler_state, run.mask())
             job.ids.append(choice.token_id)
             self.counters.output_tokens += 1
+            is_first = not run.token_ids
             shown = run.add_token(choice.token_id, choice.logprobs)
-            events.append((job, Chosen(choice, shown)))
+            events.append((job, Chosen(choice, shown, is_first)))
             if run.finished is not None or choice.token_id != guess:
                 break
         job.is_decoding = True

@@ -33,6 +33,8 @@ class Chosen:
 
     choice: Choice
     shown: bytes
+    is_first: bool
+    """It is the first token of the run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +45,11 @@ class Ended:
 
 
 Event = Found | Computed | Chosen | Ended
+
+
+def is_urgent(event: Event) -> bool:
+    """Say whether a reader waits for an event: the first token of a run, or its end."""
+    return isinstance(event, Ended) or (isinstance(event, Chosen) and event.is_first)
 
 
 @dataclass(slots=True, eq=False)

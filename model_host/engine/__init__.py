@@ -7,8 +7,7 @@ model's header needs none of it.
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-# First: what is imported later loads torch.
-from model_host.engine import compute_threads, torch_import
+from model_host.engine import torch_import
 
 if TYPE_CHECKING:
     from model_host.engine.any_format import open_model
@@ -24,7 +23,6 @@ __all__ = [
     "ModelFile",
     "Tokenizer",
     "TorchEngine",
-    "compute_threads",
     "file_sha256",
     "naming",
     "open_model",

@@ -1,4 +1,4 @@
-"""The compute threads of a step; imported before torch.
+"""The compute threads of a step.
 
 Threads wait for each other behind every kernel. On free cores two decode a third faster than
 one; where other processes need a core too, they decode at half the speed of one or less. So
@@ -7,19 +7,12 @@ whichever was faster lately (DECISIONS D395). How many compute changes no bit: t
 compares them (model_host/engine/numerics.py).
 """
 
-import os
 import statistics
 import threading
 import time
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
-
-# A thread spins for some 0.4 ms before it sleeps: longer than what lies between two kernels,
-# and much shorter than the time slice of another process, which a longer spin would wait for.
-# Whoever states a policy for waits has decided.
-if "OMP_WAIT_POLICY" not in os.environ:
-    os.environ.setdefault("GOMP_SPINCOUNT", "10000")
 
 FEW_ROWS = 32
 """Rows of a step up to which the number of threads is chosen by measured time."""

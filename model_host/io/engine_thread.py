@@ -1,7 +1,7 @@
 """The thread that computes: the batcher, its pages and its store (spec/07-host §5).
 
 The event loop never waits for a computation. It hands jobs and calls over to the thread,
-which performs them between two steps, and it receives the events of each step in one go.
+which performs them between two steps, and it receives the events of several steps in one go.
 Checkpoints are written by another thread, which reads pages by such calls.
 """
 
@@ -21,6 +21,7 @@ from model_host.batcher import Batcher
 from model_host.engine_api import CHUNK_TOKENS, Engine
 from model_host.io.call_queue import CallQueue
 from model_host.io.checkpoint_writer import CheckpointWriter, Saving, WriterCounters
+from model_host.io.event_queue import EventQueue
 from model_host.io.turns import Turns
 from model_host.job import Ended, Event, Events, Job
 from model_host.kv import KVSequence, Manifest, PagePool, PageStore, PoolCounters
@@ -33,7 +34,7 @@ FLUSH_S = 5.0
 """Time for the checkpoints that wait when the host stops; the rest is dropped."""
 
 Result = TypeVar("Result")
-Receive = Callable[[Event], None]
+Receive = Callable[[Sequence[Event]], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,8 +90,7 @@ class EngineThread:
         self.counts = EngineCounts(
             self._batcher.counters, pool.counters, self._writer.counters, self._auditor.counters
         )
-        self._lock = threading.Lock()
-        self._posted: Events = []  # guarded by the lock
+        self._events = EventQueue(self._deliver)
         self._receivers: dict[Job, tuple[Receive, asyncio.Future[None]]] = {}
         self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
         self._is_stopping = False
@@ -102,6 +102,7 @@ class EngineThread:
         self._loop = asyncio.get_running_loop()
         self._ended: asyncio.Future[None] = self._loop.create_future()
         self._calls.open()
+        self._events.open()
         self._writer.start()
         self._thread.start()
 
@@ -131,7 +132,7 @@ class EngineThread:
             while not self._is_stopping:
                 self._perform_calls()
                 if not (self._batcher.is_idle or self._is_stopping):
-                    self._post(self._step())
+                    self._events.post(self._step())
             self._flush()
         except BaseException as caught:  # a bug: whoever waits for the thread is told
             log.exception("the engine thread failed")
@@ -176,7 +177,8 @@ class EngineThread:
     async def compute(self, job: Job, receive: Receive) -> None:
         """Compute a run to its end; `receive` is called with its events, on the event loop.
 
-        Raises what `receive` raises, and HostError if the thread ends.
+        They come in order, as gathered by EventQueue. Raises what `receive` raises, and
+        HostError if the thread ends.
         """
 
         def begin() -> None:
@@ -192,26 +194,20 @@ class EngineThread:
                 del self._receivers[job]
                 job.cancel()  # has no effect on a run that has ended
 
-    def _post(self, events: Events) -> None:
-        with self._lock:
-            is_awaited = bool(self._posted)
-            self._posted += events
-        if events and not is_awaited:
-            self._loop.call_soon_threadsafe(self._deliver)
-
-    def _deliver(self) -> None:
-        with self._lock:
-            events, self._posted = self._posted, []
+    def _deliver(self, events: Events) -> None:
+        by_job: dict[Job, list[Event]] = {}
         for job, event in events:
+            by_job.setdefault(job, []).append(event)
+        for job, of_job in by_job.items():
             receive, done = self._receivers.get(job, (None, None))
             if receive is None or done is None or done.done():
                 continue  # its caller has gone
             try:
-                receive(event)
+                receive(of_job)
             except Exception as error:  # noqa: BLE001  # it fails the call of `compute`
                 done.set_exception(error)
             else:
-                if isinstance(event, Ended):
+                if isinstance(of_job[-1], Ended):
                     done.set_result(None)
 
     # --- derived state ----------------------------------------------------------------

@@ -1,12 +1,10 @@
 """The driver of one run, from its context to its last token (spec/07-host §4 steps 4 to 8).
 
 The engine's thread chooses the tokens (model_host/batcher.py). Here they are journaled,
-framed and shown: the first one at once, later ones as gathered within GATHER_S, and those
-of a resumed run one by one.
+framed and shown as they come, and those of a resumed run one by one.
 model_host/io/request_handler.py writes the entries in the log.
 """
 
-import asyncio
 import time
 from collections.abc import Sequence
 from dataclasses import replace
@@ -15,17 +13,14 @@ from model_host.draft_frames import DraftFrames
 from model_host.io.engine_thread import EngineThread
 from model_host.io.journal import Journal
 from model_host.io.run_table import RunTable
-from model_host.job import Chosen, Computed, Ended, Event, Found, Job
+from model_host.job import Chosen, Computed, Event, Found, Job
 from model_host.measures import RunView
 from model_host.runner import Run
 from model_host.sampler_state import Choice
 from replica.conversation import Conversation, Draft
-from replica.errors import StoreError
 from replica.ids import ConversationId, EntryId
 from replica.log import Usage
 
-GATHER_S = 0.03
-"""Tokens of so long go into one frame: a reader can't tell, and each frame costs a signature."""
 PROGRESS_EVERY_S = 0.1
 
 
@@ -50,13 +45,11 @@ class RunDriver:
         self._journal = journal
         self._show = runs.show
         self._job: Job | None = None
-        self._flush_timer: asyncio.TimerHandle | None = None
         self._rows_done = self._shared_tokens = 0
         self._progress_shown_at = 0.0
         self._began = time.monotonic()
         self._first_token: float | None = None
         self._is_resumed = self._has_journaled = False
-        self._failure: StoreError | None = None
 
     @property
     def conversation(self) -> ConversationId:
@@ -121,15 +114,16 @@ class RunDriver:
             return
         self._job = Job(self.run, self.conversation, owner, domain, namespace)
         self.check_cancelled()
-        try:
-            await self._thread.compute(self._job, self._receive)
-        finally:
-            self._stop_timer()
-        if self._failure is not None:
-            raise self._failure
+        await self._thread.compute(self._job, self._receive)
         self._note_times()
 
-    def _receive(self, event: Event) -> None:
+    def _receive(self, events: Sequence[Event]) -> None:
+        """Show what came. Raises StoreError."""
+        for event in events:
+            self._receive_one(event)
+        self._flush()
+
+    def _receive_one(self, event: Event) -> None:
         match event:
             case Found():
                 self._note_found(event)
@@ -138,45 +132,20 @@ class RunDriver:
                 self._rows_done += tokens
                 self._show_progress()
             case Chosen(choice, shown):
+                self._first_token = self._first_token or time.monotonic()
                 self.frames.add(choice, shown)
-                if self._first_token is None:
-                    self._first_token = time.monotonic()
-                    self._flush()
-                elif self._is_resumed:
+                if self._is_resumed:
                     # A power loss may have taken tokens that a reader has: one of its frames
                     # ends where his draft ends (HOST-15).
                     self._flush()
-                elif self._flush_timer is None:
-                    loop = asyncio.get_running_loop()
-                    self._flush_timer = loop.call_later(GATHER_S, self._flush_on_time)
-            case Ended():
-                self._flush()
 
     # --- frames -----------------------------------------------------------------------
 
     def _flush(self) -> None:
-        """Journal the tokens gathered, then show them (HOST-15). Raises StoreError.
-
-        Behind a failure nothing is written: a part of a record may be there, and what follows
-        one is no token.
-        """
-        self._stop_timer()
-        if self.frames.gathered and self._failure is None:
+        """Journal the tokens gathered, then show them (HOST-15). Raises StoreError."""
+        if self.frames.gathered:
             self._journal.append(self.frames.gathered)
             self._show(self.frames.take())
-
-    def _flush_on_time(self) -> None:
-        try:
-            self._flush()
-        except StoreError as error:
-            self._failure = error  # raised by `finish`, as soon as the run has ended
-            assert self._job is not None, "tokens come from a job"
-            self._job.cancel()
-
-    def _stop_timer(self) -> None:
-        if self._flush_timer is not None:
-            self._flush_timer.cancel()
-            self._flush_timer = None
 
     def _show_progress(self) -> None:
         """Send the progress of the prompt to readers, at most every PROGRESS_EVERY_S."""

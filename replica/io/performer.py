@@ -1,7 +1,8 @@
 """The performer of effects, in order: persist, then the rest (spec/04-link §7).
 
 One queue and one task over replica/commits.py, at a hub and at a replica. Its
-loop commits in groups and shows nothing before it is durable (DECISIONS D75).
+loop commits in groups and shows nothing before it is durable (DECISIONS D75). Work that writes
+nothing, and has none before it, is performed at once.
 A refused commit fails only the work that depends on it (DECISIONS D76).
 """
 
@@ -57,6 +58,8 @@ class Performer:
         self._on_failure = on_failure
         self._commits: Commits[_Task] = Commits()
         self._performing: tuple[Work[_Task], ...] = ()
+        self._bug: Exception | None = None
+        """The error of work that was performed at once; the task ends with it."""
         self._submitted = 0
         self._begun = 0
         self._is_busy = False
@@ -98,22 +101,40 @@ class Performer:
         perform: Perform,
         about: Conversations | None = None,
     ) -> "asyncio.Future[None]":
-        """Queue work; the future ends once it is performed, or with the store's error.
+        """Perform work once what it persists, and all before it, is durable.
 
-        Work `about` a conversation may depend on entries queued before it, so a
-        commit that loses those fails this work as well. Raises StoreError if
-        the performer has ended.
+        The future ends once it is performed, or with the store's error. Work `about` a
+        conversation may depend on entries queued before it, so a commit that loses those
+        fails this work as well. Raises StoreError if the performer has ended.
         """
         if self._worker is not None and self._worker.has_ended:
             raise StoreError("the performer has ended; see the log for the reason")
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._commits.submit(Work(persist, about, _Task(perform, done)))
+        work = Work(persist, about, _Task(perform, done))
+        if self._worker is not None and not (persist or self._commits or self._performing):
+            self._perform_at_once(work)
+            return done
+        self._commits.submit(work)
         self._submitted += bool(persist)
         self._idle.clear()
         self._awake.set()
         if self._worker is not None:
             self._worker.go_on()
         return done
+
+    def _perform_at_once(self, work: Work[_Task]) -> None:
+        """Perform work without a turn of the event loop."""
+        try:
+            self._perform((work,), frozenset(), None)
+        except Exception as error:  # noqa: BLE001  # the task raises it
+            assert self._worker is not None, "work before start() is queued"
+            self._bug = error
+            self._awake.set()
+            self._worker.go_on()
+
+    def _raise_bug(self) -> None:
+        if self._bug is not None:
+            raise self._bug
 
     async def flush(self, conversation: ConversationId | None = None) -> None:
         """Wait until the work queued so far is durable and performed.
@@ -132,6 +153,7 @@ class Performer:
             while True:
                 await self._awake.wait()
                 self._awake.clear()
+                self._raise_bug()
                 if self._is_busy and self._commits.has_entries:
                     await self._gather()
                 await self._commit()

@@ -153,6 +153,9 @@ class HubDriver:
             done = await self._receive_in_parts(link_id, link, conversation, message, frame_bytes)
         self.counters.bytes_in += frame_bytes
         appended_at = began if isinstance(message, Entries) else None
+        if done.done():
+            self._note_done(link_id, 0, appended_at)
+            return
         done.add_done_callback(lambda _: self._note_done(link_id, frame_bytes, appended_at))
         if frame_bytes and link_id in self._backlog_bytes:
             self._backlog_bytes[link_id] += frame_bytes

@@ -130,8 +130,10 @@ def goes_on_behind_wrong_guesses() -> Patch:
         run, begin = job.run, len(job.ids)
         for row in logits:
             choice = self._sampler.choose(row, run.sampler_state, run.mask())
+            is_first = not run.token_ids
             job.ids.append(choice.token_id)
-            events.append((job, Chosen(choice, run.add_token(choice.token_id, choice.logprobs))))
+            shown = run.add_token(choice.token_id, choice.logprobs)
+            events.append((job, Chosen(choice, shown, is_first)))
             if run.finished is not None:
                 break
         job.is_decoding = True

@@ -54,7 +54,7 @@ class Saved:
     async def run(self, number: int, tokens: int = 300) -> Job:
         job = self.scene.job(text(tokens, number), 5, conversation=number)
         events: list[Event] = []
-        await self.thread.compute(job, events.append)
+        await self.thread.compute(job, events.extend)
         assert is_right(job)
         self.found = next(event for event in events if isinstance(event, Found))
         return job
@@ -82,7 +82,7 @@ async def test_a_run_is_computed_while_the_disk_stands_still(saved: Saved):
     await asyncio.to_thread(saved.pages.reached.wait, WAIT_S)
     # The next turn of the conversation, and one of another.
     again = saved.scene.job([*first.ids, 3, 4], 5, conversation=1)
-    await saved.thread.compute(again, lambda _event: None)
+    await saved.thread.compute(again, lambda _events: None)
     assert is_right(again)
     await saved.run(2)
     assert saved.thread.counts.writes.written == 0
@@ -185,13 +185,13 @@ async def test_a_wrong_page_found_by_the_audit_is_used_no_more():
     (held,) = saved.pages._held[first.conversation]
     held.payload[3][0] ^= 1
     job = saved.scene.job([*first.ids, 3], 1, conversation=1)
-    await saved.thread.compute(job, lambda _event: None)
+    await saved.thread.compute(job, lambda _events: None)
     while not saved.thread.counts.audits.mismatches:
         await saved.thread.manifests(first.conversation)
     assert await saved.thread.evict(first.conversation, checkpoints=False) == (0, 0)
     assert saved.scene.pool.used_bytes == 0
     again = saved.scene.job([*first.ids, 3], 1, conversation=1)
-    await saved.thread.compute(again, lambda _event: None)
+    await saved.thread.compute(again, lambda _events: None)
     assert is_right(again)
     assert saved.thread.counts.batch.restores == 1
     await saved.thread.close()

@@ -2,7 +2,7 @@
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
 import pytest
@@ -28,7 +28,7 @@ class Threaded:
     async def run(self, count: int = 5, conversation: int = 1) -> list[Event]:
         events: list[Event] = []
         job = self.scene.job(text(300, conversation), count, conversation=conversation)
-        await self.thread.compute(job, events.append)
+        await self.thread.compute(job, events.extend)
         assert is_right(job)
         return events
 
@@ -41,7 +41,7 @@ class Threaded:
         """Compute an answer for as long as the block lasts."""
         began = asyncio.Event()
         job = self.scene.job(text(9, 1), 3_000)
-        running = asyncio.create_task(self.thread.compute(job, lambda _event: began.set()))
+        running = asyncio.create_task(self.thread.compute(job, lambda _events: began.set()))
         await began.wait()
         yield
         assert not running.done()
@@ -62,9 +62,9 @@ async def test_the_events_of_a_run_arrive_in_order_on_the_event_loop(threaded: T
     job = threaded.scene.job(text(300, 1), 5)
     events: list[Event] = []
 
-    def receive(event: Event) -> None:
+    def receive(received: Sequence[Event]) -> None:
         seen.add(threading.current_thread())
-        events.append(event)
+        events.extend(received)
 
     await threaded.thread.compute(job, receive)
     assert seen == {loop_thread}
@@ -79,7 +79,7 @@ async def test_runs_are_computed_together(threaded: Threaded):
 
 
 async def test_a_receiver_that_fails_fails_its_caller_and_ends_the_run(threaded: Threaded):
-    def refuse(_event: Event) -> None:
+    def refuse(_events: Sequence[Event]) -> None:
         raise OSError("the disk is full")
 
     with pytest.raises(OSError, match="the disk is full"):
@@ -91,7 +91,7 @@ async def test_a_receiver_that_fails_fails_its_caller_and_ends_the_run(threaded:
 async def test_a_caller_that_is_cancelled_ends_its_run(threaded: Threaded):
     began = asyncio.Event()
     job = threaded.scene.job(text(9, 1), 3_000)
-    waiting = asyncio.create_task(threaded.thread.compute(job, lambda _event: began.set()))
+    waiting = asyncio.create_task(threaded.thread.compute(job, lambda _events: began.set()))
     await began.wait()
     waiting.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -118,7 +118,7 @@ async def test_a_context_is_stored_restored_and_evicted_between_steps(threaded: 
 async def test_a_conversation_that_is_being_answered_is_not_evicted(threaded: Threaded):
     began = asyncio.Event()
     job = threaded.scene.job(text(9, 1), 3_000)
-    running = asyncio.create_task(threaded.thread.compute(job, lambda _event: began.set()))
+    running = asyncio.create_task(threaded.thread.compute(job, lambda _events: began.set()))
     await began.wait()
     with pytest.raises(CacheBusy):
         await threaded.thread.evict(job.conversation, checkpoints=True)
@@ -129,7 +129,7 @@ async def test_a_conversation_that_is_being_answered_is_not_evicted(threaded: Th
 async def test_a_stopped_engine_fails_what_waits_for_it(threaded: Threaded):
     job = threaded.scene.job(text(9, 1), 4_000)
     began = asyncio.Event()
-    running = asyncio.create_task(threaded.thread.compute(job, lambda _event: began.set()))
+    running = asyncio.create_task(threaded.thread.compute(job, lambda _events: began.set()))
     await began.wait()
     await threaded.thread.close()
     with pytest.raises(HostError, match="The engine has stopped"):
@@ -205,7 +205,7 @@ async def test_a_thread_that_ends_in_an_answer_holds_no_other_up(pair: tuple[Thr
     first, second = pair
     began = asyncio.Event()
     job = first.scene.job(text(9, 1), 3_000)
-    running = asyncio.create_task(first.thread.compute(job, lambda _event: began.set()))
+    running = asyncio.create_task(first.thread.compute(job, lambda _events: began.set()))
     await began.wait()
     warming = asyncio.create_task(second.thread.warm(text(100, 1), b"d" * 32, b"c" * 32, None))
     await second.rows()

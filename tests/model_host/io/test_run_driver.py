@@ -1,6 +1,5 @@
 """One run without an engine: what is shown of it where the journal fails."""
 
-import asyncio
 from types import SimpleNamespace
 from typing import cast
 
@@ -9,7 +8,7 @@ import pytest
 from model_host.io import run_driver
 from model_host.io.engine_thread import EngineThread, Receive
 from model_host.io.journal import Journals
-from model_host.io.run_driver import GATHER_S, RunDriver
+from model_host.io.run_driver import RunDriver
 from model_host.io.run_table import RunTable
 from model_host.job import Chosen, Computed, Ended, Found, Job
 from model_host.journal_records import JournalHead
@@ -25,18 +24,16 @@ HALF_A_RECORD = 3
 
 
 class Tokens:
-    """An engine whose tokens come apart: each is framed before the next one comes."""
+    """An engine whose tokens come apart: each is in a frame of its own."""
 
     def __init__(self, ids: list[int]) -> None:
         self.ids = ids
 
     async def compute(self, job: Job, receive: Receive) -> None:
         for token_id in self.ids:
-            receive(Chosen(Choice(token_id), job.run.add_token(token_id)))
-            gathered = asyncio.Event()
-            asyncio.get_running_loop().call_later(GATHER_S, gathered.set)  # behind the driver's
-            await gathered.wait()
-        receive(Ended())
+            is_first = not job.run.token_ids
+            receive([Chosen(Choice(token_id), job.run.add_token(token_id), is_first)])
+        receive([Ended()])
 
 
 async def test_behind_a_failed_write_no_token_is_shown_that_the_journal_lacks(tmp_path) -> None:
@@ -77,10 +74,10 @@ class Prompt:
 
     async def compute(self, job: Job, receive: Receive) -> None:
         rest = len(job.ids) // 2
-        receive(Found(0, 0, len(job.ids) - rest))
+        receive([Found(0, 0, len(job.ids) - rest)])
         for count in (1, rest - 1, rest):
-            receive(Computed(count))
-        receive(Ended())
+            receive([Computed(count)])
+        receive([Ended()])
 
 
 async def test_progress_shows_neither_pages_of_others_nor_more_than_the_prompt(

@@ -174,3 +174,29 @@ async def test_other_work_does_not_delay_a_commit(
         await performer._gather()
         asking.cancel()
         assert turns <= 2 * GATHER_QUIET_TURNS
+
+
+async def test_work_that_writes_nothing_is_performed_at_once_where_nothing_waits(
+    tmp_path: Path,
+) -> None:
+    async with world(tmp_path) as here:
+        assert here.submit("at once", []).done()
+        assert here.shown == ["at once"]
+        written = here.submit("written", [Writer(1).genesis()])
+        behind = here.submit("behind it", [])
+        assert not behind.done()
+        await asyncio.gather(written, behind)
+        assert here.shown == ["at once", "written", "behind it"]
+
+
+async def test_work_submitted_by_work_comes_behind_it(tmp_path: Path) -> None:
+    async with world(tmp_path) as here:
+
+        def show_two(_lost: Set[ConversationId]) -> None:
+            inner.append(here.submit("inner", []))
+            here.shown.append("outer")
+
+        inner = list[asyncio.Future[None]]()
+        assert here.performer.submit((), show_two, set()).done()
+        await inner[0]
+        assert here.shown == ["outer", "inner"]
