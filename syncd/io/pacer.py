@@ -30,7 +30,7 @@ PAUSES_MAX = 10
 pause in which streams come by as many more."""
 OTHERS_S = 1.0
 SHORT_STEPS_MAX = 16
-"""Steps of some 0.1 ms within SLICE_S that wait for nobody: together about a slice."""
+"""Steps of some 0.1 ms in one turn of the loop that wait for nobody: together about a slice."""
 IDLE_S = 0.001
 """Time without a step after which a new slice begins without a pause."""
 
@@ -58,7 +58,7 @@ class Pacer:
         self._is_long = self._has_stream_come = False
         self._prolonged = 0
         self._looks: asyncio.Handle | None = None
-        self._short_steps, self._short_since = 0, float("-inf")
+        self._short_steps = 0
 
     async def step(self, key: PublicKey) -> None:
         """Return when a key's work may go on for some milliseconds, to its next await or step.
@@ -94,13 +94,18 @@ class Pacer:
             self._begin_step(payer, now)
 
     async def short_step(self, key: PublicKey) -> None:
-        """Return as `step` does; at once, while there were few short steps lately."""
-        now = time.perf_counter()
-        if now - self._short_since > SLICE_S:
-            self._short_steps, self._short_since = 0, now
+        """Return as `step` does; at once, while the turn of the loop had few short steps yet.
+
+        The end of a turn is noted only behind some: to note each costs a turn per frame.
+        """
         self._short_steps += 1
+        if self._short_steps == SHORT_STEPS_MAX // 2:
+            asyncio.get_running_loop().call_soon(self._end_short_steps)
         if self._short_steps > SHORT_STEPS_MAX:
             await self.step(key)
+
+    def _end_short_steps(self) -> None:
+        self._short_steps = 0
 
     def note_stream(self, key: PublicKey) -> None:
         """Note a stream that begins: a pause behind its key's slice lasts until no more come.
