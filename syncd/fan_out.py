@@ -69,6 +69,7 @@ class FanOut:
         self._persist: list[Entry] = []
         self._send: list[tuple[LinkId, Frame]] = []
         self._closed: list[LinkId] = []
+        self._last: Frame | None = None
 
     def add(self, source: LinkId | None, effects: Effects) -> None:
         """Add one link's effects, and offer its events to the other links.
@@ -77,7 +78,7 @@ class FanOut:
         """
         self._persist += effects.persist
         if source is not None:
-            self._send += [(source, frame) for frame in effects.send]
+            self._send += [(source, self._shared(frame)) for frame in effects.send]
         for event in effects.deliver:
             match event:
                 case EntriesAdmitted(conversation, entries):
@@ -88,6 +89,12 @@ class FanOut:
                     self._closed.append(source)
                 case _:
                     pass
+
+    def _shared(self, frame: Frame) -> Frame:
+        """Return the frame of the link before if it is equal: the readers of an entry share one."""
+        if self._last is None or self._last.data != frame.data:
+            self._last = frame
+        return self._last
 
     def send(self, link_id: LinkId, message: Message) -> None:
         """Send one message outside the effects of a link."""

@@ -19,7 +19,7 @@ from replica.link.events import EntriesAcked, StateChanged, SyncState
 from replica.link.messages import Entries, Ids
 from replica.log import Entry
 
-ENTRIES_FRAME_BYTES = 64 * 1024
+ENTRIES_FRAME_BYTES = 32 * 1024
 """Size at which an Entries frame is cut, well under the frame limit, so drafts are not delayed."""
 
 _CHANNEL_BYTES, _ID_BYTES, _WALK_BYTES = 4_096, 80, 640

@@ -13,6 +13,7 @@ a round trip at most: an Open with heads starts over from the present logs.
 
 from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
+from functools import partial
 
 from replica import limits
 from replica.conversation import Draft, Shelf
@@ -21,6 +22,7 @@ from replica.ids import ConversationId, EntryId, Position, PublicKey
 from replica.link import greeting
 from replica.link.channel import Channel
 from replica.link.client_side import ClientSide
+from replica.link.codec import Direction
 from replica.link.credit import FlowControl
 from replica.link.effects import Effects, EffectsBuilder
 from replica.link.events import LinkClosed, Listed, StateChanged, SyncState, Welcomed
@@ -91,6 +93,10 @@ class Link:
         self.phase = Phase.CONNECTING
         self.follows = False
         self.host: HostInfo | None = None
+        self.flow = FlowControl(_AHEAD_BYTES_MAX if side is Side.CLIENT else None)
+        # No part refers to the whole: a link that ends is freed at once, and does not wait for
+        # a pass of the garbage collector, which a hub delays (DECISIONS D518).
+        self._send = partial(_send, "to_hub" if side is Side.CLIENT else "to_client", self.flow)
         self.exchange: ClientSide | HubSide = (ClientSide if side is Side.CLIENT else HubSide)(
             shelf, send=self._send, may_create=may_create, entries_max=entries_max
         )
@@ -98,7 +104,6 @@ class Link:
         """The conversations that are open on this link, or being opened."""
         self.intake = self.exchange.intake
         """The pending entries charged to this link."""
-        self.flow = FlowControl(_AHEAD_BYTES_MAX if side is Side.CLIENT else None)
         self._heartbeat = Heartbeat(now)
 
     # --- inputs of the client's application -------------------------------
@@ -318,11 +323,6 @@ class Link:
 
     # --- effects ----------------------------------------------------------
 
-    def _send(self, message: Message, out: EffectsBuilder) -> None:
-        frame = Frame.of(message, "to_hub" if self.side is Side.CLIENT else "to_client")
-        out.send.append(frame)
-        self.flow.count_sent(frame)
-
     def _finish(self, out: EffectsBuilder, *, pumps: bool = True) -> Effects:
         """Send queued frames if the link is READY and the input `pumps`; build the effects."""
         if pumps and self.phase is Phase.READY:
@@ -343,6 +343,12 @@ class Link:
             compare_at = self.exchange.channels.next_deadline()
             due += [compare_at] if compare_at is not None else []
         return min(due)
+
+
+def _send(direction: Direction, flow: FlowControl, message: Message, out: EffectsBuilder) -> None:
+    frame = Frame.of(message, direction)
+    out.send.append(frame)
+    flow.count_sent(frame)
 
 
 def prepared(link: Link, message: Message) -> Steps[None]:

@@ -39,6 +39,10 @@ Pace = Callable[[bool], Awaitable[None]]
 """Returns when an item may be written; true is of a short one with none behind it."""
 
 
+def _do_nothing() -> None:
+    pass
+
+
 def _size(item: Item) -> int:
     match item:
         case Frame():
@@ -93,6 +97,11 @@ class Outbox:
             self._empty()
             self.end(error)
             self._on_stall()
+
+    def close(self) -> None:
+        """Drop what is queued, and refer to nobody any more: the stream has ended."""
+        self._is_stalled, self._on_size, self._on_stall = True, None, _do_nothing
+        self._empty()
 
     async def drained(self) -> None:
         """Wait until at most LOW_WATER_BYTES are queued."""

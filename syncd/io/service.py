@@ -136,6 +136,7 @@ class SyncService:
                 await outbox.write_all(context, encode, pace=partial(self._pace, peer))
             finally:
                 drop_link()
+                outbox.close()
 
     async def _pace(self, peer: PublicKey, is_short: bool) -> None:
         pacer = self._driver.pacer
@@ -305,6 +306,7 @@ class SyncService:
                 await outbox.write_all(context, encode, grant, pace=partial(self._pace, peer))
             finally:
                 drop_link()
+                outbox.close()
 
     def _watch_response(self, peer: PublicKey, item: Item) -> bytes | None:
         message = item.message if isinstance(item, Frame) else item
