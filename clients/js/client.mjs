@@ -57,6 +57,7 @@ export class Client extends EventEmitter {
     this.stub = new SyncService(address, grpc.credentials.createInsecure(), OPTIONS); // connects at the first call
     this.beginEpoch();
     this.texts = new Map(); // of generations, by id
+    this.told = new Set(); // requests whose answer was told
     this.cursor = new Map(); // lane heads as of the last Hint
     this.hinted = new Promise((resolve) => this.once('hint', resolve));
     this.draft = {};
@@ -242,8 +243,11 @@ export class Client extends EventEmitter {
   }
 
   receiveAnswer({ request, seal, generation }) {
+    const asked = request.toString('hex');
+    if (this.told.has(asked)) return; // a Watch that ended before its Hint says it again
+    this.told.add(asked);
     const { text, detail } = this.texts.get(generation.toString('hex')) ?? { text: '', detail: 'no body' };
-    this.emit('answer', { request: request.toString('hex'), text, refused: seal.length ? '' : detail });
+    this.emit('answer', { request: asked, text, refused: seal.length ? '' : detail });
   }
 
   close() {
