@@ -56,18 +56,16 @@ export class Client extends EventEmitter {
     this.key = new e.Key(Buffer.from(this.kept.seed, 'hex'));
     this.stub = new SyncService(address, grpc.credentials.createInsecure(), OPTIONS); // connects at the first call
     this.beginEpoch();
-    this.texts = new Map(); // of generations, by id
-    this.told = new Set(); // requests whose answer was told
+    Object.assign(this, { texts: new Map(), told: new Set() }); // of generations, by id; requests whose answer was told
     this.cursor = new Map(); // lane heads as of the last Hint
     this.hinted = new Promise((resolve) => this.once('hint', resolve));
-    this.draft = {};
-    this.flushing = Promise.resolve();
+    Object.assign(this, { draft: {}, flushing: Promise.resolve() });
   }
 
   // Begin fresh lanes: with each process, and where the hub refused an entry of the present ones.
   beginEpoch() {
     this.epoch = randomBytes(8).readBigUInt64LE() || 1n;
-    this.last = {}; // per track: seq, id and lamport of the last entry
+    Object.assign(this, { last: {}, hint: this.latest }); // last: per track, seq, id and lamport of the last entry
   }
 
   // An entry has to be durable here before it is sent (ENT-13), so that a retry has its bytes.
@@ -181,7 +179,6 @@ export class Client extends EventEmitter {
       if (durable) this.emit('durable', id.toString('hex'));
       else this.emit('refused', fault, id.toString('hex'));
       if (!durable) this.beginEpoch(); // the lane has a gap now
-      if (!durable) this.hint = this.latest;
     }
     this.save();
   }
@@ -244,8 +241,7 @@ export class Client extends EventEmitter {
 
   receiveAnswer({ request, seal, generation }) {
     const asked = request.toString('hex');
-    if (this.told.has(asked)) return; // a Watch that ended before its Hint says it again
-    this.told.add(asked);
+    if (this.told.has(asked) || !this.told.add(asked)) return; // a Watch that ended before its Hint says it again
     const { text, detail } = this.texts.get(generation.toString('hex')) ?? { text: '', detail: 'no body' };
     this.emit('answer', { request: asked, text, refused: seal.length ? '' : detail });
   }
