@@ -59,13 +59,6 @@ async def _closed_link(served: ServedHub) -> None:
         pass
 
 
-async def _cancelled_watch(served: ServedHub) -> None:
-    request = sync_pb2.WatchRequest(conversation=served.id)
-    call = served.stranger.sync.Watch(request, metadata=served.stranger.metadata)
-    await call.read()
-    call.cancel()
-
-
 async def _refused_call(served: ServedHub) -> None:
     request = sync_pb2.ResolveRequest(conversation=bytes(32), id=bytes(32))
     call = served.stranger.sync.Resolve(request, metadata=served.stranger.metadata)
@@ -87,9 +80,7 @@ def alive() -> list[object]:
     return [one for one in gc.get_objects() if issubclass(type(one), kinds)]
 
 
-@pytest.mark.parametrize(
-    "call", [_cancelled_link, _closed_link, _cancelled_watch, _refused_call, _refused_blob]
-)
+@pytest.mark.parametrize("call", [_cancelled_link, _closed_link, _refused_call, _refused_blob])
 async def test_an_ended_call_leaves_nothing(
     served: ServedHub, call: Callable[[ServedHub], Awaitable[None]], no_passes: None
 ) -> None:
