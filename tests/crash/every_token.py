@@ -35,9 +35,14 @@ class Killed:
     """The same requests answered once more, without a kill."""
 
     def check(self) -> None:
-        """Assert that each reader saw one uninterrupted, correct answer."""
+        """Assert that each reader saw one uninterrupted, correct answer.
+
+        The last tokens may come with the answer alone: a draft is dropped where its seal is
+        not acked yet, or where the answer comes sooner.
+        """
         for answer, shown, again in zip(self.answers, self.shown, self.again, strict=True):
-            assert shown == text_of(answer.parts), "a reader saw another text"
+            text = text_of(answer.parts)
+            assert text.startswith(shown), f"a reader saw another text: {shown!r}, not {text!r}"
             assert answer.token_ids == again.token_ids, "a kill changed an answer"
             assert answer.finish_reason == again.finish_reason
 
