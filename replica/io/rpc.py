@@ -226,13 +226,13 @@ def server_stream(
     """
     requests = _Requests(request, bytes_max)
 
-    async def call(_frames: AsyncIterator[bytes], context: Context) -> AsyncIterator[bytes]:
+    async def call(_frames: AsyncIterator[bytes], context: Context) -> None:
         async with Answering(context, on_refusal):
             async with admit(context) as run:
                 asked = await requests.receive(context, run)
             async for message in handler(asked, context):
                 began = time.monotonic()
-                yield message.SerializeToString()
+                await context.write(message.SerializeToString())
                 if time.monotonic() - began > limits.WRITE_TIMEOUT_S:
                     raise SlowReader
 
@@ -281,10 +281,10 @@ def both_streams(
 ) -> "grpc.RpcMethodHandler[Any, Any]":
     """Wrap an async generator that answers many messages with many."""
 
-    async def call(_frames: AsyncIterator[bytes], context: Context) -> AsyncIterator[bytes]:
+    async def call(_frames: AsyncIterator[bytes], context: Context) -> None:
         async with Answering(context, on_refusal):
             async for message in handler(_each_parsed(request, context), context):
-                yield message.SerializeToString()
+                await context.write(message.SerializeToString())
 
     return grpc.stream_stream_rpc_method_handler(call)
 
@@ -316,7 +316,24 @@ class Answering(AbstractAsyncContextManager[None, None]):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, _trace: object
     ) -> None:
-        """End the call if there was an error."""
+        """End the call if there was an error, unless gRPC has ended it.
+
+        What is sent on a call that its caller has just cancelled fails with an InternalError.
+        gRPC would log it with its traceback, so the handler ends as one that is cancelled.
+        """
+        try:
+            await self._end(error)
+        except grpc.aio.AbortError as aborted:
+            # gRPC keeps it with the call, and its frames refer to the call: together they would
+            # wait for a pass of the garbage collector (DECISIONS D518).
+            asyncio.get_running_loop().call_soon(_forget_frames, aborted)
+            raise
+        except grpc.aio.InternalError as ended:
+            raise asyncio.CancelledError from ended
+
+    async def _end(self, error: BaseException | None) -> None:
+        if isinstance(error, grpc.aio.InternalError):
+            raise error
         if not isinstance(error, Exception) or isinstance(error, grpc.aio.BaseError):
             return  # those of gRPC itself: the call has ended already
         if not isinstance(error, AntiphonError):
@@ -324,22 +341,7 @@ class Answering(AbstractAsyncContextManager[None, None]):
             error = bug()
         if self._on_refusal is not None:
             await self._on_refusal(self._context, error)
-        try:
-            await _abort(self._context, error)
-        except grpc.aio.AbortError as aborted:
-            # gRPC keeps it with the call, and its frames refer to the call: together they would
-            # wait for a pass of the garbage collector (DECISIONS D518).
-            asyncio.get_running_loop().call_soon(_forget_frames, aborted)
-            raise
-
-
-async def _abort(context: Context, error: AntiphonError) -> None:
-    """End the call with a typed status, unless gRPC has ended it meanwhile."""
-    try:
-        await status.abort(context, error)
-    except grpc.aio.InternalError as ended:
-        # As where the caller cancels; gRPC would log the error with its traceback.
-        raise asyncio.CancelledError from ended
+        await status.abort(self._context, error)
 
 
 def _forget_frames(error: BaseException) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -59,6 +60,21 @@ async def _closed_link(served: ServedHub) -> None:
         pass
 
 
+async def _cancelled_watch(served: ServedHub) -> None:
+    request = sync_pb2.WatchRequest(conversation=served.id)
+    call = served.stranger.sync.Watch(request, metadata=served.stranger.metadata)
+    await call.read()
+    call.cancel()
+
+
+async def _cancelled_fetch(served: ServedHub) -> None:
+    ids = [entry.id for entry in served.entries]
+    request = sync_pb2.FetchRequest(conversation=served.id, ids=ids)
+    call = served.stranger.sync.Fetch(request, metadata=served.stranger.metadata)
+    await call.read()
+    call.cancel()
+
+
 async def _refused_call(served: ServedHub) -> None:
     request = sync_pb2.ResolveRequest(conversation=bytes(32), id=bytes(32))
     call = served.stranger.sync.Resolve(request, metadata=served.stranger.metadata)
@@ -80,12 +96,26 @@ def alive() -> list[object]:
     return [one for one in gc.get_objects() if issubclass(type(one), kinds)]
 
 
-@pytest.mark.parametrize("call", [_cancelled_link, _closed_link, _refused_call, _refused_blob])
+@pytest.mark.parametrize(
+    "call",
+    [
+        _cancelled_link,
+        _closed_link,
+        _cancelled_watch,
+        _cancelled_fetch,
+        _refused_call,
+        _refused_blob,
+    ],
+)
 async def test_an_ended_call_leaves_nothing(
-    served: ServedHub, call: Callable[[ServedHub], Awaitable[None]], no_passes: None
+    served: ServedHub,
+    call: Callable[[ServedHub], Awaitable[None]],
+    no_passes: None,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     before = len(alive())
     await call(served)
     await served.stranger.enter()  # gRPC keeps the last call that it accepted
     await until(lambda: not served.hub.driver.hub.links)
     await until(lambda: len(alive()) <= before)
+    assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
