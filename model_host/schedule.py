@@ -6,6 +6,7 @@ Pure: no clock. The driver calls `Schedule.start_next`, acts on the decision, an
     start_next ─► Begin        seal the request, generate, append the answer
                   Resume       the request is sealed: continue its run, or close it
                   Refuse       append a generation with the reason for no answer
+                  RefuseExcess the same, for one of many
                   GatherHeads  append a JOIN of membership heads, then call again
 """
 
@@ -67,6 +68,14 @@ class Refuse:
 
 
 @dataclass(frozen=True, slots=True)
+class RefuseExcess(Refuse):
+    """Refuse one of an owner's requests beyond the bound; there may be thousands.
+
+    It does not count as running, and holds up nobody.
+    """
+
+
+@dataclass(frozen=True, slots=True)
 class GatherHeads:
     """Append a JOIN of surplus membership heads: one seal can't name them all (ORD-15)."""
 
@@ -96,6 +105,16 @@ LAST_TURNS_MAX = 16_384
 
 
 @dataclass(frozen=True, slots=True)
+class _Excess:
+    """A request to refuse, since `count` of its owner wait."""
+
+    held: Conversation
+    request: EntryId
+    owner: PublicKey
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
 class _Tried:
     """A request that waits for results: the size of the log it was tried on, and its time."""
 
@@ -116,6 +135,10 @@ class Schedule:
         self._host = host
         self._bounds = bounds
         self._running: dict[EntryId, tuple[ConversationId, PublicKey]] = {}
+        self._excess: list[_Excess] = []
+        """Requests beyond the bound of an owner, the newest last: they are refused next."""
+        self._refusing: set[EntryId] = set()
+        """Those being refused. They neither run nor wait, and hold up nobody."""
         self._given_up: dict[EntryId, None] = {}
         self._tried_on: dict[EntryId, _Tried] = {}
         """Requests that wait for results of tools."""
@@ -132,7 +155,7 @@ class Schedule:
     def waiting(self, conversations: Iterable[Conversation]) -> int:
         """Count the requests to this host that have no answer and are not being acted on."""
         return sum(
-            request not in self._running
+            request not in self._running and request not in self._refusing
             for held in conversations
             if is_host_of(held, self._host)
             for request in open_requests(held, self._host)
@@ -150,13 +173,16 @@ class Schedule:
         It counts as running until `end` or `give_up`. `now_ms` is the host's own clock, in
         Unix milliseconds (HOST-27).
         """
+        if (refusal := self._refuse_excess(is_synchronized)) is not None:
+            return refusal
         # ORD-12: seals of this key from an earlier process may be known to the hub alone.
         served = [
             (held, owner_of(held))
             for held in conversations
             if is_synchronized(held.id) and is_host_of(held, self._host)
         ]
-        refusal = self._refuse_newest(served)
+        self._note_waiting(served)
+        refusal = self._refuse_excess(is_synchronized)
         if refusal is not None or len(self._running) >= self._bounds.running_max:
             return refusal
         running = Counter(owner for _, owner in self._running.values())
@@ -173,8 +199,8 @@ class Schedule:
                     return self._note(decision, owner)
         return None
 
-    def _refuse_newest(self, served: list[tuple[Conversation, PublicKey]]) -> Decision | None:
-        """Refuse the newest request of an owner with too many that wait, None if there is none."""
+    def _note_waiting(self, served: list[tuple[Conversation, PublicKey]]) -> None:
+        """Number the requests that wait, and note the newest beyond the bound of their owner."""
         waiting: dict[PublicKey, list[tuple[Conversation, EntryId]]] = {}
         for held, owner in served:
             waiting.setdefault(owner, []).extend((held, one) for one in self._unbegun(held))
@@ -185,24 +211,43 @@ class Schedule:
         for request in now:
             self._arrivals.setdefault(request, self._next_arrival)
             self._next_arrival += 1
+        limit = self._bounds.waiting_per_owner_max
         for owner, requests in waiting.items():
-            count, limit = len(requests), self._bounds.waiting_per_owner_max
-            if count > limit:
-                held, request = max(requests, key=lambda one: self._arrivals[one[1]])
-                busy = HostBusy(f"{count} requests of this owner wait, {limit} at most.")
-                detail = finish_detail(busy)
-                return self._note(Refuse(held.id, request, FinishReason.REFUSED, detail), owner)
+            if len(requests) > limit:
+                requests.sort(key=lambda one: self._arrivals[one[1]])
+                self._excess += [
+                    _Excess(held, request, owner, count)
+                    for count, (held, request) in enumerate(requests[limit:], limit + 1)
+                ]
+
+    def _refuse_excess(
+        self, is_synchronized: Callable[[ConversationId], bool]
+    ) -> RefuseExcess | None:
+        """Refuse the newest request beyond a bound, None if there is none."""
+        while self._excess:
+            newest = self._excess.pop()
+            held, request = newest.held, newest.request
+            if not is_synchronized(held.id) or not self._is_unbegun(held, request):
+                continue
+            limit = self._bounds.waiting_per_owner_max
+            busy = HostBusy(f"{newest.count} requests of this owner wait, {limit} at most.")
+            self._refusing.add(request)
+            self._note_turn(held.id, newest.owner)
+            return RefuseExcess(held.id, request, FinishReason.REFUSED, finish_detail(busy))
         return None
 
     def _unbegun(self, held: Conversation) -> list[EntryId]:
         """Return the requests of a conversation that are neither sealed nor acted on."""
-        begun = (held.order.seal_of, self._running, self._given_up)
-        waits = open_requests(held, self._host)
-        return [one for one in waits if not any(one in known for known in begun)]
+        return [one for one in open_requests(held, self._host) if self._is_unbegun(held, one)]
+
+    def _is_unbegun(self, held: Conversation, request: EntryId) -> bool:
+        acted_on = (self._running, self._refusing, self._given_up, held.order.seal_of)
+        return request in held.order.unanswered and not any(request in one for one in acted_on)
 
     def end(self, request: EntryId) -> None:
         """End a decision; if it was not carried out, it comes again."""
         self._running.pop(request, None)
+        self._refusing.discard(request)
 
     def wait(self, request: EntryId, entries: int, answer_by_ms: int = 0) -> None:
         """End a decision; its request waits for results of tools, with `entries` in the log.
@@ -232,13 +277,16 @@ class Schedule:
     def _note(self, decision: Decision, owner: PublicKey) -> Decision:
         self._running[decision.request] = (decision.conversation, owner)
         if not isinstance(decision, GatherHeads):  # not a turn, only a step before one
-            self._turns += 1
-            for served in (decision.conversation, owner):
-                self._last_turn.pop(served, None)
-                self._last_turn[served] = self._turns
-            # Who is forgotten comes first, as he did before: he was served the longest ago.
-            _shorten(self._last_turn, LAST_TURNS_MAX)
+            self._note_turn(decision.conversation, owner)
         return decision
+
+    def _note_turn(self, conversation: ConversationId, owner: PublicKey) -> None:
+        self._turns += 1
+        for served in (conversation, owner):
+            self._last_turn.pop(served, None)
+            self._last_turn[served] = self._turns
+        # Who is forgotten comes first, as he did before: he was served the longest ago.
+        _shorten(self._last_turn, LAST_TURNS_MAX)
 
     def _decide(self, held: Conversation, now_ms: int) -> Decision | None:
         """Return the first decision for one conversation, None if there is none."""
@@ -248,7 +296,7 @@ class Schedule:
             return None  # the place of its seal decides the places of later ones
         runs = [held.order.nodes[seals[request]] for request in here]
         for request in open_requests(held, self._host):
-            if request in self._given_up:
+            if request in self._given_up or request in self._refusing:
                 continue
             tried = self._tried_on.get(request)
             waits = tried is not None and tried.entries == len(held.log)

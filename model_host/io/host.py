@@ -15,13 +15,22 @@ from model_host.errors import HostKeyShared
 from model_host.io.answer_writer import request_of
 from model_host.io.request_handler import RequestHandler
 from model_host.measures import AnswerCounters, RunView
-from model_host.schedule import Begin, Bounds, Decision, GatherHeads, Refuse, Resume, Schedule
+from model_host.schedule import (
+    Begin,
+    Bounds,
+    Decision,
+    GatherHeads,
+    Refuse,
+    RefuseExcess,
+    Resume,
+    Schedule,
+)
 from replica.conversation import Conversation
 from replica.errors import AntiphonError, HostError, StoreError, Unavailable
 from replica.ids import ConversationId, short
 from replica.io import Replica, now_ms
 from replica.link import EntriesAcked, EntriesAdmitted, Event, StateChanged, SyncState
-from replica.log import Join
+from replica.log import Entry, Join, Kind
 
 log = structlog.get_logger()
 
@@ -40,6 +49,7 @@ class Host:
         self._handler = handler
         self._awake = asyncio.Event()
         self._schedule = Schedule(replica.public, BOUNDS)
+        self._excess: asyncio.Queue[tuple[Conversation, RefuseExcess]] = asyncio.Queue()
         replica.listen(self._receive)
 
     @property
@@ -72,7 +82,8 @@ class Host:
         runs = self._handler.runs
         match event:
             case EntriesAdmitted(conversation, entries):
-                self._awake.set()
+                if not all(map(self._is_own_answer, entries)):
+                    self._awake.set()
                 held = self._replica.shelf.get(conversation)
                 if held is not None and self._is_synchronized(conversation):
                     self._handler.note_seals(held, entries)
@@ -90,9 +101,15 @@ class Host:
             case _:
                 pass
 
+    def _is_own_answer(self, entry: Entry) -> bool:
+        # The end of the decision that wrote it wakes the host.
+        header = entry.header
+        return header.kind == Kind.GENERATION and header.author == self._replica.public
+
     async def run(self) -> None:
         """Answer requests until cancelled."""
         async with asyncio.TaskGroup() as answers:
+            answers.create_task(self._refuse_excess())
             while True:
                 self._awake.clear()
                 now = now_ms()
@@ -103,9 +120,18 @@ class Host:
                 )
                 if decision is None:
                     await self._sleep(self._schedule.next_expiry_ms(now))
+                    continue
+                held = self._replica.shelf[decision.conversation]
+                if isinstance(decision, RefuseExcess):
+                    self._excess.put_nowait((held, decision))
                 else:
-                    held = self._replica.shelf[decision.conversation]
                     answers.create_task(self._carry_out(held, decision))
+                    await asyncio.sleep(0)  # calls and links have their turns between two decisions
+
+    async def _refuse_excess(self) -> None:
+        """Refuse what is beyond the bounds, one request at a time beside all else."""
+        while True:
+            await self._carry_out(*await self._excess.get(), wakes=self._excess.empty())
 
     async def _sleep(self, until_ms: int | None) -> None:
         """Wait for an event, until a moment of Unix time at most."""
@@ -114,7 +140,9 @@ class Host:
             async with asyncio.timeout(timeout_s):
                 await self._awake.wait()
 
-    async def _carry_out(self, held: Conversation, decision: Decision) -> None:
+    async def _carry_out(
+        self, held: Conversation, decision: Decision, *, wakes: bool = True
+    ) -> None:
         with self._replica.on_demand.using(held.id):
             if await self._serve(held, decision):
                 self._schedule.end(decision.request)
@@ -122,7 +150,8 @@ class Host:
                 # Another process answers it, or even a refusal can't be appended. The next start
                 # tries again.
                 self._schedule.give_up(decision.request)
-        self._awake.set()
+        if wakes:
+            self._awake.set()
 
     def _is_synchronized(self, conversation: ConversationId) -> bool:
         return self._replica.hub.state(conversation) is SyncState.SYNCHRONIZED

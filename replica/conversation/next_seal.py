@@ -26,16 +26,11 @@ def open_requests(held: Conversation, host: PublicKey) -> list[EntryId]:
     and its branch can't continue without an answer.
     """
     order, log = held.order, held.log
-    open_ids = []
-    for request_id in order.requests:
-        request = order.request(request_id)
-        if request is None or request.host != host:
-            continue
-        if order.generation_of(request_id) is not None:
-            continue
-        if request_id in order.seal_of or log.membership.is_visible(log.entries[request_id]):
-            open_ids.append(request_id)
-    return sorted(open_ids, key=lambda i: log.entries[i].order_key)
+    return [
+        request
+        for request in order.unanswered.naming(host)
+        if request in order.seal_of or log.membership.is_visible(log.entries[request])
+    ]
 
 
 def sealable(held: Conversation, request_id: EntryId) -> Sealable | None:

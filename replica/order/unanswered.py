@@ -50,6 +50,15 @@ class Unanswered:
             self._count(self._host_of[request.id], -1)
         del self._keys[at], self._host_of[request.id]
 
+    def __contains__(self, request: EntryId) -> bool:
+        """Say whether a request is among them."""
+        return request in self._host_of
+
+    def naming(self, host: PublicKey) -> Iterator[EntryId]:
+        """Yield the ids of those that name a host, in order(x)."""
+        host_of = self._host_of
+        return (entry_id for _, entry_id in self._keys if host_of[entry_id] == host)
+
     def latest(self) -> Iterator[EntryId]:
         """Yield their ids, the last in order(x) first."""
         return (entry_id for _, entry_id in reversed(self._keys))

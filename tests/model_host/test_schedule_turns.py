@@ -1,11 +1,12 @@
 """Whose turn it is on a host: how many run at once, and the order between conversations."""
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 import pytest
 
 from model_host import schedule as scheduling
-from model_host.schedule import Begin, Refuse, Resume, Schedule
+from model_host.schedule import Begin, Refuse, RefuseExcess, Resume, Schedule
 from replica.ids import ConversationId, EntryId
 from tests.model_host.scheduled import FORK, NOW_MS, Scene, begun, schedule, take
 from tests.support.writers import said
@@ -244,6 +245,35 @@ def test_the_newest_request_beyond_the_bound_of_its_owner_is_refused() -> None:
     assert (decision.conversation, decision.request) == (scenes[2].id, newest)
     assert decision.detail.startswith("HOST_BUSY: 3 requests of this owner wait, 2 at most.")
     assert take(asked, *scenes, other) is None  # the refusal is under way
+
+
+def test_many_requests_beyond_the_bound_are_found_in_one_pass(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    scene, other, asked = Scene(1), Scene(9), schedule(waiting=2)
+    requests, passes = [scene.branch() for _ in range(40)], []
+    found = scheduling.open_requests
+    monkeypatch.setattr(scheduling, "open_requests", lambda *at: passes.append(at) or found(*at))
+    newest = [take(asked, scene, other) for _ in range(38)]
+    assert [one.request for one in newest if isinstance(one, RefuseExcess)] == requests[:1:-1]
+    assert len(passes) == 2
+    # None of them is a turn of its conversation, or waits: what is left goes on beside them.
+    assert asked.waiting([scene.held]) == 2
+    assert begun(asked, scene, other) == requests[0]
+    elsewhere = other.ask()
+    assert begun(asked, scene, other) == elsewhere
+
+
+def test_a_request_that_was_answered_meanwhile_is_not_refused() -> None:
+    scene, asked = Scene(), schedule(running_max=0, waiting=1)
+    _, second, third = (scene.branch() for _ in range(3))
+    decision = take(asked, scene)
+    assert isinstance(decision, RefuseExcess)
+    assert decision.request == third
+    scene.host_writes(decision.body, (second,))
+    assert take(asked, scene) is None
+    asked.end(third)  # it could not be refused, as on a full disk
+    assert take(asked, scene) == replace(decision, detail=decision.detail.replace("3 ", "2 "))
 
 
 def test_the_requests_of_other_owners_do_not_count_for_the_bound() -> None:

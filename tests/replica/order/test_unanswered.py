@@ -55,3 +55,6 @@ def test_the_hosts_are_those_of_the_latest_as_requests_come_and_go(
                 unanswered.discard(entry)
             latest = {host_of[one] for one in islice(unanswered.latest(), 3)}
             assert set(unanswered.hosts) == latest - {None}
+            left = sorted((e for e in entries if e.id in unanswered), key=lambda e: e.order_key)
+            named = [entry.id for entry in left if host_of[entry.id] == HOST]
+            assert list(unanswered.naming(HOST)) == named
