@@ -4,8 +4,9 @@ Those who cause renderings come in turn, one rendering each. Answers go before t
 only count or warm; behind ANSWERS_IN_A_ROW_MAX of them such a call has its turn too.
 """
 
-from collections import OrderedDict, deque
 from typing import Generic, TypeVar
+
+from model_host.payer_ring import PayerRing
 
 Work = TypeVar("Work")
 
@@ -17,8 +18,8 @@ class RenderTurns(Generic[Work]):
 
     def __init__(self) -> None:
         """Begin with none."""
-        self._answers = _Ring[Work]()
-        self._calls = _Ring[Work]()
+        self._answers = PayerRing[Work]()
+        self._calls = PayerRing[Work]()
         self._answers_in_a_row = 0
 
     def __len__(self) -> int:
@@ -36,26 +37,3 @@ class RenderTurns(Generic[Work]):
             return self._calls.next()
         self._answers_in_a_row += 1
         return self._answers.next() if self._answers else None
-
-
-class _Ring(Generic[Work]):
-    """Work of several payers, one piece of each in turn.
-
-    Who comes anew waits behind all others: a fresh key is no way to overtake them.
-    """
-
-    def __init__(self) -> None:
-        self._waiting: OrderedDict[bytes, deque[Work]] = OrderedDict()
-
-    def __len__(self) -> int:
-        return sum(map(len, self._waiting.values()))
-
-    def add(self, payer: bytes, work: Work) -> None:
-        self._waiting.setdefault(payer, deque()).append(work)
-
-    def next(self) -> Work:
-        payer, waiting = self._waiting.popitem(last=False)
-        work = waiting.popleft()
-        if waiting:
-            self._waiting[payer] = waiting
-        return work

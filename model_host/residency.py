@@ -34,6 +34,11 @@ class Residency:
         """Return the memory that the loaded profiles need."""
         return sum(self._bytes_of[profile] for profile in self._uses)
 
+    @property
+    def wanted(self) -> Digest | None:
+        """Return the profile that waits for room, None if there is none."""
+        return self._wanted
+
     def use(self, profile: Digest) -> bool:
         """Count a use of a profile if it is loaded and none waits for room; say whether."""
         if profile not in self._uses or self._wanted not in (None, profile):

@@ -200,7 +200,7 @@ class Schedule:
         return None
 
     def _note_waiting(self, served: list[tuple[Conversation, PublicKey]]) -> None:
-        """Number the requests that wait, and note the newest beyond the bound of their owner."""
+        """Note the requests that wait, and the newest beyond the bound of their owner."""
         waiting: dict[PublicKey, list[tuple[Conversation, EntryId]]] = {}
         for held, owner in served:
             waiting.setdefault(owner, []).extend((held, one) for one in self._unbegun(held))

@@ -19,13 +19,13 @@ from model_host.kv import (
     encrypt_archive,
 )
 from replica.ids import ConversationId, Digest
-from replica.io import to_the_end, typed_errors
+from replica.io import make_folder, to_the_end, typed_errors
 
 
 def prepared_folder(folder: Path) -> Path:
     """Return the folder of such files, created, without what a crash left. Raises StoreError."""
     with typed_errors():
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        make_folder(folder)
         for left in folder.glob("*.archive"):
             left.unlink(missing_ok=True)
     return folder
@@ -37,6 +37,7 @@ def unnamed_file(folder: Path) -> FileIO:
     Called without a thread, which would leave the file open if its caller were cancelled.
     """
     with typed_errors():
+        make_folder(folder)  # it is part of a cache, which may be deleted at any time
         descriptor, name = tempfile.mkstemp(suffix=".archive", dir=folder)
         Path(name).unlink()
     return FileIO(descriptor, "r+")

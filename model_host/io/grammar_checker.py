@@ -3,9 +3,12 @@
 import asyncio
 import sys
 from collections import OrderedDict
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from model_host.grammar_source import GrammarSource
+from model_host.payer_ring import PayerRing
 from model_host.refusals import GrammarInvalid
 from replica.errors import HostError
 from replica.ids import Digest
@@ -17,7 +20,7 @@ Where it does not, the machine is busy: the grammar is refused once, and checked
 """
 VERDICTS_KEPT = 1024
 PROCESSES_MAX = 2
-"""Most processes at once: many requests with new grammars wait for one another."""
+"""Most processes at once: those who pay for new grammars have them in turn."""
 
 _COSTLY = "compiling it takes too much time, memory or stack"
 
@@ -37,27 +40,28 @@ class GrammarChecker:
         """Start without verdicts."""
         self._problems: OrderedDict[Digest, str] = OrderedDict()
         self._running: dict[Digest, _Running] = {}
-        self._places = asyncio.Semaphore(PROCESSES_MAX)
+        self._places = _Places(PROCESSES_MAX)
 
-    async def check(self, source: GrammarSource) -> None:
+    async def check(self, source: GrammarSource, payer: bytes) -> None:
         """Raise GrammarInvalid for a grammar that the engine can't compile within limits.
 
-        Raises HostError where the process does not run.
+        Payers have their grammars checked in turn; that of an answer is the owner of the
+        conversation. Raises HostError where the process does not run.
         """
         problem = self._problems.get(source.digest)
         if problem is None:
-            problem = await self._found(source)
+            problem = await self._found(source, payer)
         if problem is None:
             raise GrammarInvalid(_COSTLY, is_costly=True)
         if problem:
             raise GrammarInvalid(problem, is_costly=problem == _COSTLY)
 
-    async def _found(self, source: GrammarSource) -> str | None:
+    async def _found(self, source: GrammarSource, payer: bytes) -> str | None:
         """Compile a grammar, or wait for who does; the compilation ends with its last caller."""
         digest = source.digest
         running = self._running.get(digest)
         if running is None:
-            task = asyncio.create_task(self._compile(source))
+            task = asyncio.create_task(self._compile(source, payer))
             running = self._running[digest] = _Running(task)
         running.waiting += 1
         try:
@@ -69,8 +73,8 @@ class GrammarChecker:
                 running.task.cancel()
                 await asyncio.wait([running.task])
 
-    async def _compile(self, source: GrammarSource) -> str | None:
-        async with self._places:
+    async def _compile(self, source: GrammarSource, payer: bytes) -> str | None:
+        async with self._places.one(payer):
             problem = await _problem_of(source)
         if problem is not None:
             self._keep(source.digest, problem)
@@ -80,6 +84,35 @@ class GrammarChecker:
         self._problems[digest] = problem
         if len(self._problems) > VERDICTS_KEPT:
             self._problems.popitem(last=False)
+
+
+class _Places:
+    """Places for processes, which payers have in turn."""
+
+    def __init__(self, count: int) -> None:
+        self._free = count
+        self._waiting = PayerRing[asyncio.Future[None]]()
+
+    @asynccontextmanager
+    async def one(self, payer: bytes) -> AsyncIterator[None]:
+        """Wait for a place, and have it for the block."""
+        granted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.add(payer, granted)
+        self._grant()
+        try:
+            await granted
+            yield
+        finally:
+            if granted.done() and not granted.cancelled():
+                self._free += 1
+                self._grant()
+
+    def _grant(self) -> None:
+        while self._free and self._waiting:
+            granted = self._waiting.next()
+            if not granted.done():  # else its caller has gone
+                self._free -= 1
+                granted.set_result(None)
 
 
 async def _problem_of(source: GrammarSource) -> str | None:

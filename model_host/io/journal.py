@@ -66,6 +66,7 @@ class Journals:
         """Begin a journal; its head is durable on return. Raises StoreFull or StoreError."""
         path = self._path(head.request)
         with typed_errors():
+            make_folder(self._folder)  # without it no request is answered until the next start
             descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, FILE_MODE)
             try:
                 _write_all(descriptor, head.encode())

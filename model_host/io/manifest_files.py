@@ -12,6 +12,7 @@ from model_host.errors import CheckpointCorrupt
 from model_host.io import pack_files
 from model_host.io.pack_files import NewFiles
 from model_host.kv import Manifest, StoreCounters, decode_manifest
+from replica.io import make_folder
 
 MANIFESTS_MAX = 32
 """Branches and turns of one conversation that stay restorable; the oldest are removed first."""
@@ -26,7 +27,7 @@ class ManifestFiles:
         self._mac_key = mac_key
         self._counters = counters
         try:
-            root.mkdir(parents=True, exist_ok=True, mode=0o700)
+            make_folder(root)
         except OSError as error:
             raise pack_files.write_error(error) from error
         folders = sorted(
@@ -47,7 +48,7 @@ class ManifestFiles:
         """Return the folder of a conversation, created private. Raises CheckpointWriteFailed."""
         folder = self.folder(conversation)
         try:
-            folder.mkdir(exist_ok=True, mode=0o700)
+            make_folder(folder)  # its parents too: a cache may be deleted at any time
         except OSError as error:
             raise pack_files.write_error(error) from error
         return folder

@@ -90,6 +90,13 @@ class Profiles:
         """Return the namespaces of a profile, None if it has not been loaded yet."""
         return self._namespaces.get(offer.profile.digest)
 
+    def awaits_other(self, offer: Offer) -> bool:
+        """Say whether a request waits for the memory of this profile, which another one needs.
+
+        Work that no answer waits for then ends its use, and goes on with a new one behind it.
+        """
+        return self._residency.wanted not in (None, offer.profile.digest)
+
     @property
     def counts(self) -> EngineCounts:
         """Counts since start, those of unloaded profiles included; they may be a step old."""

@@ -7,8 +7,8 @@ and nothing that others need is held meanwhile.
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Callable, Iterable
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from collections.abc import Callable, Iterable
+from contextlib import AsyncExitStack, suppress
 from functools import partial
 from typing import ParamSpec, TypeVar
 
@@ -19,7 +19,6 @@ from model_host.engine_api import Engine
 from model_host.errors import ProfileTooLarge, ReplayBusy
 from model_host.grammar_source import source_for
 from model_host.io.callers import Callers
-from model_host.io.engine_thread import EngineThread
 from model_host.io.offers import Offer
 from model_host.io.prepared import prepared_run
 from model_host.io.profiles import Loaded, Profiles
@@ -167,22 +166,31 @@ class ReplayHandler:
                 made.note(unjudged(one, error) for one in part.rendered)
                 return
             made.numerics_classes[part.profile] = loaded.numerics_class
-            await self._replay(collected, part, mode, made, loaded)
-
-    async def _replay(
-        self, collected: Collected, part: Part, mode: ReplayMode, made: "_Made", loaded: Loaded
-    ) -> None:
-        loop = asyncio.get_running_loop()
-        replay = await _in_thread(self._prepare, loop, collected, part, mode, loaded)
-        made.note(replay.start())
-        async with _pages_of(loaded.thread) as pages:
+            loop = asyncio.get_running_loop()
+            replay = await _in_thread(self._prepare, loop, collected, part, mode, loaded)
+            made.note(replay.start())
+            pages = await loaded.thread.between_steps(_new_pages)
             computation = Computation(replay, pages, collected.conversation)
             made.begin(computation)
-            while computation.work is not None:
+            await self._go_on(computation, made, loaded)
+        while computation.work is not None:
+            # Answers of another profile came first. What was computed is computed again.
+            async with self._profiles.using(offer) as loaded:
+                await loaded.thread.between_steps(lambda engine, pool, _: pages.move(engine, pool))
+                await self._go_on(computation, made, loaded)
+
+    async def _go_on(self, computation: Computation, made: "_Made", loaded: Loaded) -> None:
+        """Compute until the end, or until another profile needs the memory of this one."""
+        try:
+            while computation.work is not None and not self._profiles.awaits_other(loaded.offer):
                 work = computation.work
                 result = await loaded.thread.between_steps(partial(_perform, work))
                 made.note(await _in_thread(computation.receive, result))
                 made.show_progress(computation)
+        finally:
+            with suppress(HostError):  # an engine that has stopped needs no memory
+                free = loaded.thread.between_steps(lambda *_: computation.pages.free())
+                await asyncio.shield(free)
 
     def _loaded(self, part: Part) -> Loaded | None:
         offer = self._profiles.offers.get(part.profile)
@@ -227,7 +235,9 @@ class ReplayHandler:
             collected.conversation, case.request_id, case.request, case.seal, context, limit,
             grammar,
         )  # fmt: skip
-        asyncio.run_coroutine_threadsafe(self._handler.check_grammar(planned), loop).result()
+        # One at a time for the only replay: it waits for no grammars of its own.
+        checked = self._handler.check_grammar(planned, collected.conversation)
+        asyncio.run_coroutine_threadsafe(checked, loop).result()
         prepared = prepared_run(planned, offer)
         return Run(
             planned, case.seal_id, case.recorded.run, prepared.state, prepared.text,
@@ -271,16 +281,9 @@ async def _in_thread(work: Callable[P, R], *args: P.args, **kwargs: P.kwargs) ->
     return await to_the_end(asyncio.to_thread(work, *args, **kwargs))
 
 
-@asynccontextmanager
-async def _pages_of(thread: EngineThread) -> AsyncIterator[ReplayPages]:
-    """Yield pages for one replay; free them at the end, also where the caller has left."""
-    key = os.urandom(_KEY_BYTES)
-    pages = await thread.between_steps(lambda engine, pool, _: ReplayPages(engine, pool, key))
-    try:
-        yield pages
-    finally:
-        with suppress(HostError):  # an engine that has stopped needs no memory
-            await asyncio.shield(thread.between_steps(lambda *_: pages.free()))
+def _new_pages(engine: Engine, pool: PagePool, _rows: int) -> ReplayPages:
+    """Return pages for one replay, whose key nobody else has."""
+    return ReplayPages(engine, pool, os.urandom(_KEY_BYTES))
 
 
 def _perform(work: Work, _engine: Engine, _pool: PagePool, rows: int) -> Result:

@@ -230,15 +230,18 @@ class RequestHandler:
         gathered, owner = gather(held, ready, offer.contexts), owner_of(held)
         make = partial(plan, gathered, profile=offer.profile, renderer=offer.renderer)
         planned = await self.rendering.run(make, owner, for_answer=True)
-        await self.check_grammar(planned)
+        await self.check_grammar(planned, owner)
         return await self.rendering.run(
             partial(prepared_run, planned, offer), owner, for_answer=True
         )
 
-    async def check_grammar(self, planned: Plan) -> None:
-        """Raise GrammarInvalid for a plan whose grammar can't be compiled within limits."""
+    async def check_grammar(self, planned: Plan, payer: bytes) -> None:
+        """Raise GrammarInvalid for a plan whose grammar can't be compiled within limits.
+
+        Payers have their grammars checked in turn.
+        """
         if planned.grammar is not None:
-            await self._checker.check(planned.grammar)
+            await self._checker.check(planned.grammar, payer)
 
     # --- generations --------------------------------------------------------------
 

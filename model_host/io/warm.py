@@ -1,14 +1,20 @@
 """HostService.Warm: the keys and values of a context, and no answer (spec/07-host §6, HOST-71)."""
 
+from collections.abc import Sequence
 from functools import partial
 
 from antiphon.v1 import host_pb2 as pb
 from model_host.io.callers import Callers, Places, check_asker, entry_of, offer_of
 from model_host.io.count_tokens import rendered_ids
 from model_host.io.hub_checkpoints import HubCheckpoints
+from model_host.io.offers import Offer
 from model_host.io.profiles import Profiles
 from model_host.io.rendering import Rendering
+from model_host.losses import Losses
 from model_host.prospect import gather_at
+from model_host.warming import Warmed
+from replica.conversation import Conversation
+from replica.ids import PublicKey
 from replica.io import rpc
 from replica.refusals import ArgumentInvalid
 
@@ -38,7 +44,8 @@ class Warm:
     async def __call__(self, request: pb.WarmRequest, context: rpc.Context) -> pb.WarmResponse:
         """Restore or compute for a member who may write requests, until done or cancelled.
 
-        The caller's role is checked before each chunk. Raises NotAllowed, ProfileUnknown,
+        The caller's role is checked before each chunk. CacheBusy ends it too where others take
+        the memory again and again. Raises NotAllowed, ProfileUnknown,
         ContextTooLong, CacheBudgetExceeded, CacheBusy or RateLimited.
         """
         if request.keep_s > KEEP_S_MAX:
@@ -50,23 +57,32 @@ class Warm:
             branch = gather_at(held, entry_of(request.at), offer.contexts)
             ids = await self._rendering.run(partial(rendered_ids, branch, offer), peer)
             offer.room.check(len(ids), is_all=True)
-            done = cached = restored = kept = 0
+            first, last = await self._warm(held, peer, offer, ids, request.keep_s)
+        return pb.WarmResponse(
+            context_tokens=len(ids),
+            cached_tokens=first.own_tokens,
+            restored_tokens=first.restored_tokens,
+            kept_tokens=last.kept_tokens,
+        )
+
+    async def _warm(
+        self, held: Conversation, peer: PublicKey, offer: Offer, ids: Sequence[int], keep_s: int
+    ) -> tuple[Warmed, Warmed]:
+        """Compute a context; return the state behind its first chunk, and the last."""
+        first: Warmed | None = None
+        last, losses = Warmed(0, 0), Losses()
+        while last.tokens < len(ids):
             async with self._profiles.using(offer) as loaded:
                 await self._hub_tier.fetch(held, loaded, (*ids, 0))
-                while done < len(ids):
+                has_begun = False
+                while last.tokens < len(ids) and not self._profiles.awaits_other(offer):
                     check_asker(held, peer)
                     # The readers, and with them the domain, may change between two chunks.
                     domain = loaded.namespaces.pages(held)
-                    stored = loaded.namespaces.stored(held) if not done else None
-                    warmed = await loaded.thread.warm(
-                        ids, domain, held.id, stored, keep_s=request.keep_s
-                    )
-                    if not done:
-                        cached, restored = warmed.own_tokens, warmed.restored_tokens
-                    done, kept = warmed.tokens, warmed.kept_tokens
-        return pb.WarmResponse(
-            context_tokens=len(ids),
-            cached_tokens=cached,
-            restored_tokens=restored,
-            kept_tokens=kept,
-        )
+                    stored = None if has_begun else loaded.namespaces.stored(held)
+                    before = last.tokens
+                    last = await loaded.thread.warm(ids, domain, held.id, stored, keep_s=keep_s)
+                    first, has_begun = first or last, True
+                    if last.tokens <= before:
+                        losses.note()
+        return first or last, last

@@ -30,7 +30,8 @@ class Computation:
         self.done_tokens = 0
         """Tokens computed so far."""
         self._replay = replay
-        self._pages = pages
+        self.pages = pages
+        """In which it computes; to be freed by the caller."""
         self._conversation = conversation
         self._found: list[Finding] = []
         self._order = self._in_order()
@@ -56,7 +57,7 @@ class Computation:
         for part, upcoming in zip_longest(passes, passes[1:]):
             at = part.start
             while at < len(part.ids):
-                computed = yield partial(self._pages.compute, part, at)
+                computed = yield partial(self.pages.compute, part, at)
                 assert isinstance(computed, Computed), "a chunk was to be computed"
                 at = max(at, computed.stop)
                 self.done_tokens = min(self.done_tokens + computed.rows, self.total_tokens)
@@ -70,10 +71,10 @@ class Computation:
             yield partial(self._leave, part, upcoming)
 
     def _compare(self, part: Pass, start: int, _rows: int) -> Compared:
-        return self._pages.compare(part, start, self._conversation)
+        return self.pages.compare(part, start, self._conversation)
 
     def _leave(self, part: Pass, upcoming: Pass | None, _rows: int) -> None:
-        self._pages.leave(part, upcoming)
+        self.pages.leave(part, upcoming)
 
 
 def _borders(part: Pass) -> list[int]:

@@ -10,12 +10,9 @@ from dataclasses import dataclass
 from blake3 import blake3
 
 from model_host.engine_api import Engine, Logits, Slice
-from model_host.errors import CacheBusy
 from model_host.kv import GROUP_TOKENS, SLAB_TOKENS, PagePool
+from model_host.losses import Losses
 from model_host.replay.passes import Pass, logits_max
-
-LOSSES_MAX = 8
-"""Chunks whose pages may be evicted before a replay gives up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,19 +41,26 @@ class ReplayPages:
         self._engine = engine
         self._pool = pool
         self._key = key
-        self._losses = 0
+        self._losses = Losses()
+        self._computed = 0
+        """The end of the last chunk, unless its pages were evicted."""
+
+    def move(self, engine: Engine, pool: PagePool) -> None:
+        """Go on in another pool, of the same profile loaded again; what was computed is lost."""
+        self._engine, self._pool = engine, pool
 
     def compute(self, part: Pass, at: int, rows_max: int) -> Computed:
         """Compute the next chunk of a pass of which the first `at` positions were computed.
 
         Where some of these were evicted, they come first, without logits. Raises CacheBusy
-        or CacheBudgetExceeded if requests hold the memory.
+        or CacheBudgetExceeded if requests hold the memory, and CacheBusy behind many losses.
         """
         sequence = self._pool.open(part.ids[: at + 1], self._key, self._key)
         try:
             found = sequence.tokens
+            if found < min(at, self._computed):
+                self._losses.note()
             if found < at:
-                self._note_loss()
                 stop, count = min(at, found + rows_max), 0
             else:
                 stop, count = part.chunk(at, rows_max, logits_max(self._engine.config.vocab))
@@ -64,14 +68,10 @@ class ReplayPages:
             self._pool.grow(sequence, len(ids))
             (logits,) = self._engine.step([Slice(sequence, ids, count)])
             self._pool.advance(sequence, ids)
+            self._computed = stop
         finally:
             self._pool.close(sequence)
         return Computed(stop, logits if count else None, len(ids))
-
-    def _note_loss(self) -> None:
-        self._losses += 1
-        if self._losses > LOSSES_MAX:
-            raise CacheBusy("Requests need the memory of this replay.")
 
     def leave(self, done: Pass, upcoming: Pass | None) -> None:
         """Free the pages of a pass but for those that the one after it begins with."""

@@ -20,18 +20,20 @@ def schema(value: object) -> GrammarSource:
     return GrammarSource(json.dumps({"grammars": [{"name": "answer", "json_schema": value}]}))
 
 
+OWNER, OTHER = b"owner", b"other"
+
 # Measured with llguidance 1.9.1: the first runs for hours, the second overflows the stack.
 ENDLESS = schema({"allOf": [{"type": "string", "pattern": f".*{n}.*"} for n in range(60)]})
 DEEP = lark("start: a0\n" + "\n".join(f'a{n}: "x" a{n + 1}' for n in range(6_000)) + '\na6000: "y"')
 
 
 async def test_a_grammar_that_compiles_passes() -> None:
-    await GrammarChecker().check(lark('start: "a"'))
+    await GrammarChecker().check(lark('start: "a"'), OWNER)
 
 
 async def test_a_grammar_that_does_not_compile_is_refused_in_the_engines_words() -> None:
     with pytest.raises(GrammarInvalid, match="unknown name"):
-        await GrammarChecker().check(lark("start: nope"))
+        await GrammarChecker().check(lark("start: nope"), OWNER)
 
 
 @pytest.mark.parametrize("source", [ENDLESS, DEEP], ids=["endless", "deep"])
@@ -39,20 +41,20 @@ async def test_a_grammar_that_would_hang_or_crash_the_host_is_refused(
     source: GrammarSource,
 ) -> None:
     with pytest.raises(GrammarInvalid, match="too much") as caught:
-        await GrammarChecker().check(source)
+        await GrammarChecker().check(source, OWNER)
     assert caught.value.is_costly
 
 
 async def test_a_verdict_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     checker, good, bad = GrammarChecker(), lark('start: "a"'), lark("start: nope")
-    await checker.check(good)
+    await checker.check(good, OWNER)
     with pytest.raises(GrammarInvalid):
-        await checker.check(bad)
+        await checker.check(bad, OWNER)
     monkeypatch.setattr(grammar_checker.sys, "executable", "/nowhere")
     began = time.monotonic()
-    await checker.check(good)
+    await checker.check(good, OWNER)
     with pytest.raises(GrammarInvalid):
-        await checker.check(bad)
+        await checker.check(bad, OWNER)
     assert time.monotonic() - began < 0.1
 
 
@@ -61,8 +63,8 @@ async def test_a_verdict_of_the_clock_is_not_kept(monkeypatch: pytest.MonkeyPatc
     with monkeypatch.context() as busy:
         busy.setattr(grammar_checker, "WALL_S_MAX", 0.0)
         with pytest.raises(GrammarInvalid, match="too much"):
-            await checker.check(good)
-    await checker.check(good)
+            await checker.check(good, OWNER)
+    await checker.check(good, OWNER)
 
 
 class Started:
@@ -85,18 +87,49 @@ async def test_of_many_requests_with_one_grammar_one_compiles_it(
 ) -> None:
     started, checker = Started(monkeypatch), GrammarChecker()
     good, bad = lark('start: "a"'), lark("start: nope")
-    checks = [checker.check(source) for source in (good, bad) for _ in range(20)]
+    checks = [checker.check(source, OWNER) for source in (good, bad) for _ in range(20)]
     found = await asyncio.gather(*checks, return_exceptions=True)
     assert found[:20] == [None] * 20
     assert all(isinstance(one, GrammarInvalid) and not one.is_costly for one in found[20:])
     assert len(started.processes) == 2
 
 
+async def test_an_owner_waits_behind_its_own_grammars_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    checked: list[str] = []
+    all_begun, going_on = asyncio.Event(), asyncio.Event()
+
+    async def problem_of(source: GrammarSource) -> str:
+        checked.append(source.text)
+        if len(checked) == grammar_checker.PROCESSES_MAX:
+            all_begun.set()
+        await going_on.wait()
+        return ""
+
+    monkeypatch.setattr(grammar_checker, "_problem_of", problem_of)
+    checker = GrammarChecker()
+    many, one = [lark(f'start: "{number}"') for number in range(9)], lark('start: "other"')
+    checks = [asyncio.create_task(checker.check(source, OWNER)) for source in many]
+    gone = asyncio.create_task(checker.check(lark('start: "gone"'), OTHER))
+    checks.append(asyncio.create_task(checker.check(one, OTHER)))
+    await all_begun.wait()
+    gone.cancel()
+    going_on.set()
+    await asyncio.gather(*checks)
+    begun = grammar_checker.PROCESSES_MAX
+    assert checked[:begun] == [source.text for source in many[:begun]]
+    assert one.text in checked[begun : begun + 3]  # who has gone had a turn too
+    assert len(checked) == 10
+
+
 async def test_a_cancelled_caller_leaves_the_compilation_to_the_others(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     started, checker = Started(monkeypatch), GrammarChecker()
-    first, second = (asyncio.create_task(checker.check(lark('start: "a"'))) for _ in range(2))
+    first, second = (
+        asyncio.create_task(checker.check(lark('start: "a"'), OWNER)) for _ in range(2)
+    )
     await started.first.wait()
     first.cancel()
     await second
@@ -106,11 +139,11 @@ async def test_a_cancelled_caller_leaves_the_compilation_to_the_others(
 
 async def test_a_compilation_ends_with_its_last_caller(monkeypatch: pytest.MonkeyPatch) -> None:
     started, checker = Started(monkeypatch), GrammarChecker()
-    checks = [asyncio.create_task(checker.check(ENDLESS)) for _ in range(2)]
+    checks = [asyncio.create_task(checker.check(ENDLESS, OWNER)) for _ in range(2)]
     await started.first.wait()
     for check in checks:
         check.cancel()
     await asyncio.gather(*checks, return_exceptions=True)
     (process,) = started.processes
     assert process.returncode is not None
-    await checker.check(lark('start: "a"'))  # and its place is free
+    await checker.check(lark('start: "a"'), OWNER)  # and its place is free

@@ -1,21 +1,32 @@
 """Warm computes a context for those who may ask, while there is nothing else to compute."""
 
 import asyncio
+import threading
 from pathlib import Path
 
 import pytest
 
+from model_host import warming
+from model_host.errors import CacheBusy
+from model_host.io import engine_thread
+from model_host.io.warm import WARMS_MAX
 from model_host.refusals import ContextTooLong
+from model_host.replay.computation import Computation
+from replica.conversation import Outcome
 from replica.errors import AntiphonError
 from replica.ids import EntryId
 from replica.io.host_calls import HostCalls
 from replica.log.body import Grant, Member, Role
 from replica.log.entry import public_key
 from replica.refusals import ArgumentInvalid, ConversationUnknown, NotAllowed
-from tests.model_host.io.two_profiles import TwoProfiles, two_profiles
-from tests.support.talk import key_of
+from tests.model_host.io.replaying import replay
+from tests.model_host.io.two_profiles import KV_BYTES, TwoProfiles, two_profiles
+from tests.support.callers import until
+from tests.support.talk import Talk, key_of
 
 LONG = "hello " * 80
+ONE = KV_BYTES + 4 * 1024 * 1024
+"""Memory for one tiny model, and not for two."""
 
 
 @pytest.fixture(autouse=True)
@@ -27,16 +38,39 @@ def calls_of(two: TwoProfiles, number: int = 1) -> HostCalls:
     return HostCalls(two.host.address, key_of(number), two.host.key)
 
 
-async def seen(two: TwoProfiles, *entries: EntryId) -> None:
+async def seen(two: TwoProfiles, *entries: EntryId, talk: Talk | None = None) -> None:
     """Wait until the host holds entries."""
-    host = two.host.replica
+    host, conversation = two.host.replica, (talk or two.talk).id
     await host.wait_for(
         lambda: (
-            two.talk.id in host.shelf
-            and all(i in host.shelf[two.talk.id].log.entries for i in entries)
+            conversation in host.shelf
+            and all(i in host.shelf[conversation].log.entries for i in entries)
         ),
         30,
     )
+
+
+class HeldUp:
+    """Holds up the first call of a function, which is made in another thread."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, where: object, name: str) -> None:
+        self._loop, self._begun = asyncio.get_running_loop(), asyncio.Event()
+        self._go_on = threading.Event()
+        original = getattr(where, name)
+
+        def held_up(*args, **kwargs):
+            self._loop.call_soon_threadsafe(self._begun.set)
+            assert self._go_on.wait(30)
+            return original(*args, **kwargs)
+
+        monkeypatch.setattr(where, name, held_up)
+
+    async def begun(self) -> None:
+        await asyncio.wait_for(self._begun.wait(), 30)
+
+    def go_on(self) -> None:
+        """Let this call go on, and all others."""
+        self._go_on.set()
 
 
 async def test_a_context_to_come_is_found_by_the_request(tmp_path: Path):
@@ -191,3 +225,82 @@ async def test_a_stored_context_is_restored_and_not_computed(tmp_path: Path):
         assert two.host.thread.counts.batch.restores == 1
         _, warm = await two.talk.ask("hello", tokens=2)
         assert warm.usage.cached_tokens == warmed.context_tokens == stored + 1
+
+
+async def test_contexts_that_do_not_fit_together_end_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(warming, "WARM_ROWS", 64)
+    bytes_per_token = 2 * 2 * 2 * 16 * 4
+    async with two_profiles(tmp_path, kv_bytes_max=(512 + 1024) * bytes_per_token) as two:
+        talks = [await Talk.begin(two.replica, two.host.key) for _ in range(WARMS_MAX)]
+        said = []
+        for number, talk in enumerate(talks, 2):
+            grant = Member(Grant(public_key(key_of(number)), Role.WRITER))
+            heads = tuple(talk.held.log.membership_heads())
+            granted = await two.replica.append(talk.id, grant, parents=heads)
+            said.append((await talk.say(LONG * 6)).id)
+            await seen(two, granted.id, said[-1], talk=talk)
+        held_up = HeldUp(monkeypatch, engine_thread, "warm_chunk")
+        warms = [
+            asyncio.create_task(warmed(two, number, talk, entry))
+            for number, (talk, entry) in enumerate(zip(talks, said, strict=True), 2)
+        ]
+        await held_up.begun()
+        await until(lambda: two.host.thread._calls._idle_calls.qsize() == WARMS_MAX - 1)
+        held_up.go_on()
+        found = await asyncio.wait_for(asyncio.gather(*warms, return_exceptions=True), 30)
+        failed = {one.reason for one in found if isinstance(one, AntiphonError)}
+        assert failed == {CacheBusy.reason}
+        assert any(isinstance(one, int) and one > 768 for one in found)
+
+
+async def warmed(two: TwoProfiles, number: int, talk: Talk, entry: EntryId) -> int:
+    """Return the tokens of a context that a key has warmed."""
+    async with calls_of(two, number) as calls:
+        return (await calls.warm(talk.id, entry)).context_tokens
+
+
+async def test_an_answer_of_another_profile_comes_before_a_warm(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(warming, "WARM_ROWS", 16)
+    async with two_profiles(tmp_path, memory_bytes_max=ONE) as two:
+        held_up = HeldUp(monkeypatch, engine_thread, "warm_chunk")
+        said = (await two.talk.say(LONG)).id
+        await seen(two, said)
+        async with calls_of(two) as calls:
+            warming_it = asyncio.create_task(calls.warm(two.talk.id, said))
+            await held_up.begun()
+            asked = asyncio.create_task(
+                two.talk.ask("x", tokens=2, profile=two.second.profile.digest)
+            )
+            await until(lambda: two.host.profiles.awaits_other(two.first))
+            held_up.go_on()
+            await asked
+            warmed = await warming_it
+        # Else the second one would be loaded last.
+        assert two.loaded == ["first"]
+        assert warmed.context_tokens > 100
+        request = await two.talk.request(tokens=2, at=said)
+        assert (await two.talk.answer(request)).usage.cached_tokens == warmed.context_tokens
+
+
+async def test_an_answer_of_another_profile_comes_before_a_replay(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    async with two_profiles(tmp_path, memory_bytes_max=ONE) as two:
+        for _ in range(2):
+            await two.talk.ask(LONG * 3, tokens=2)
+        held_up = HeldUp(monkeypatch, Computation, "receive")
+        replaying = asyncio.create_task(replay(two.talk, two.host))
+        await held_up.begun()
+        other = await Talk.begin(two.replica, two.host.key)
+        asked = asyncio.create_task(other.ask("x", tokens=2, profile=two.second.profile.digest))
+        await until(lambda: two.host.profiles.awaits_other(two.first))
+        held_up.go_on()
+        await asked
+        replayed = await replaying
+        assert two.loaded == ["first"]
+        assert {one.outcome for one in replayed.findings.values()} == {Outcome.ACCEPTED}
+        assert len(replayed.findings) == 2
