@@ -13,7 +13,7 @@ const PROTO = { includeDirs: [new URL('../../proto', import.meta.url).pathname],
 const loaded = loader.loadSync('antiphon/v1/sync.proto', PROTO);
 const { SyncService } = grpc.loadPackageDefinition(loaded).antiphon.v1;
 
-const CALL_MS = 20_000, SILENCE_MS = 60_000, RENEWAL_MS = 300_000, BACKOFF_MS = [200, 400, 800, 1600, 3200];
+const TEXT_BYTES = 511 * 1024, CALL_MS = 20_000, SILENCE_MS = 60_000, RENEWAL_MS = 300_000, BACKOFF_MS = [200, 400, 800, 1600, 3200];
 const LOOPBACK = /^(localhost|127(\.\d{1,3}){3}|\[::1\]):\d+$/; // there is no TLS here (TRUST-3)
 const OPTIONS = { 'grpc.keepalive_time_ms': 20_000, 'grpc.keepalive_timeout_ms': 10_000, 'grpc.enable_http_proxy': 0, // TRUST-11
   'grpc.initial_reconnect_backoff_ms': 200, 'grpc.max_reconnect_backoff_ms': 3_000 };
@@ -56,10 +56,9 @@ export class Client extends EventEmitter {
     this.key = new e.Key(Buffer.from(this.kept.seed, 'hex'));
     this.stub = new SyncService(address, grpc.credentials.createInsecure(), OPTIONS); // connects at the first call
     this.beginEpoch();
-    Object.assign(this, { texts: new Map(), told: new Set() }); // of generations, by id; requests whose answer was told
-    this.cursor = new Map(); // lane heads as of the last Hint
+    Object.assign(this, { texts: new Map(), told: new Set(), draft: {} }); // of generations, by id; requests whose answer was told
+    Object.assign(this, { cursor: new Map(), flushing: Promise.resolve() }); // lane heads as of the last Hint
     this.hinted = new Promise((resolve) => this.once('hint', resolve));
-    Object.assign(this, { draft: {}, flushing: Promise.resolve() });
   }
 
   // Begin fresh lanes: with each process, and where the hub refused an entry of the present ones.
@@ -82,7 +81,7 @@ export class Client extends EventEmitter {
   }
 
   async authenticate() {
-    if (!LOOPBACK.test(this.address)) throw new Refused('TLS_REQUIRED', 'the hub is not on loopback', 'Open a tunnel, and use its end here.');
+    if (!LOOPBACK.test(this.address)) throw new Refused('TLS_REQUIRED', 'the address is not HOST:PORT on loopback.', 'Open a tunnel, and use its end here.');
     const first = { client_key: this.key.public, client_nonce: randomBytes(32) };
     const { challenge } = await this.unary('Authenticate', first);
     const shown = challenge.hub_key.toString('hex');
@@ -133,23 +132,24 @@ export class Client extends EventEmitter {
 
   get conversation() { return this.kept.conversation && Buffer.from(this.kept.conversation, 'hex'); }
 
-  // Begin a conversation with the first host the hub vouches for (LINK-31); return the next place.
+  // Begin a conversation with the first host the hub vouches for (LINK-31).
   async begin() {
     const { hosts } = await this.retried(() => this.call('Hosts', {}));
     if (!hosts[0]?.vouched) throw new Refused('NO_HOST', 'the hub vouches for no linked host', 'Start one.');
     this.kept.host = hosts[0].info.key.toString('hex');
     const genesis = this.write(e.KIND.GENESIS, e.genesis(this.key.public), { lamport: 0 });
     this.kept.conversation = genesis.id.toString('hex');
-    const place = { parents: [genesis.id], lamport: 1 };
-    this.write(e.KIND.MEMBER, e.grantHost(hosts[0].info.key), { ...place, track: e.TRACK.MEMBERSHIP });
-    return place;
+    this.hint = { parents: [genesis.id], lamport: 1 };
+    this.write(e.KIND.MEMBER, e.grantHost(hosts[0].info.key), { ...this.hint, track: e.TRACK.MEMBERSHIP });
   }
 
   // Say something and ask the host to answer; return the request's id. Works offline after the first Hint.
   async ask(text) {
-    if (this.conversation && !this.hint) await this.hinted;
-    const place = this.conversation ? this.hint : await this.begin();
-    const at = { ...place, track: e.TRACK.CONVERSATION };
+    if (!text.trim()) throw new Refused('ARGUMENT_INVALID', 'the message is empty', 'Write some text.');
+    if (Buffer.byteLength(text) > TEXT_BYTES) throw new Refused('BODY_TOO_LARGE', `more than ${TEXT_BYTES} bytes`, 'Send it in parts.');
+    if (!this.conversation) await (this.beginning ??= this.begin().finally(() => (this.beginning = undefined)));
+    if (!this.hint) await this.hinted;
+    const place = this.hint, at = { ...place, track: e.TRACK.CONVERSATION };
     const said = this.write(e.KIND.MESSAGE, e.said(text), at);
     const after = { ...at, parents: [said.id], lamport: said.lamport + 1 };
     const asked = this.write(e.KIND.REQUEST, e.request(Buffer.from(this.kept.host, 'hex')), after);
@@ -165,22 +165,25 @@ export class Client extends EventEmitter {
   }
 
   async pushAll() {
-    const bytes = (text) => Buffer.from(text, 'base64');
-    const entries = this.kept.unacked.map(({ header, signature, body }) => (
-      { header: bytes(header), signature: bytes(signature), body: bytes(body) }));
-    if (entries.length) await this.retried(async () => this.settle(await this.call('Push', { entries })));
+    const bytes = (text) => Buffer.from(text, 'base64'), parts = [];
+    let size = Infinity; // of base64, which is longer than what a call may have: 1 MiB, 2,048 entries (spec/11-limits)
+    for (const { header, signature, body } of this.kept.unacked) {
+      if ((size += header.length + body.length) > 1e6 || parts.at(-1).length >= 500) size = parts.push([]) && header.length + body.length;
+      parts.at(-1).push({ header: bytes(header), signature: bytes(signature), body: bytes(body) });
+    }
+    for (const entries of parts) await this.retried(async () => this.settle(await this.call('Push', { entries })));
     if (this.conversation) this.watch();
   }
 
   settle({ outcomes }) {
+    this.kept.unacked = this.kept.unacked.filter((one) => !outcomes.some(({ id }) => id.toString('base64') === one.id));
+    if (outcomes.some(({ durable }) => !durable)) this.beginEpoch(); // the lane has a gap now
+    this.save(); // before anybody is told, and may end the process
     for (const { id, durable, fault, warning } of outcomes) {
-      this.kept.unacked = this.kept.unacked.filter((one) => one.id !== id.toString('base64'));
       if (warning) this.emit('warning', warning);
       if (durable) this.emit('durable', id.toString('hex'));
       else this.emit('refused', fault, id.toString('hex'));
-      if (!durable) this.beginEpoch(); // the lane has a gap now
     }
-    this.save();
   }
 
   watch() {
@@ -234,8 +237,7 @@ export class Client extends EventEmitter {
   receiveDraft({ request, run, byte_offset: offset, data }) {
     if (offset === 0) this.draft = { request, run, size: 0, text: '' }; // a new run, or a new Watch
     if (run !== this.draft.run || offset !== this.draft.size || !data.length) return;
-    this.draft.size += data.length;
-    this.draft.text += data;
+    Object.assign(this.draft, { size: this.draft.size + data.length, text: this.draft.text + data });
     this.emit('draft', this.draft.text);
   }
 

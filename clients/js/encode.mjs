@@ -62,13 +62,12 @@ export class Key {
     this.private = createPrivateKey({ key: Buffer.concat([PKCS8, seed]), format: 'der', type: 'pkcs8' });
     this.public = Buffer.from(createPublicKey(this.private).export({ format: 'jwk' }).x, 'base64url');
   }
-
   sign = (data) => sign(null, data, this.private);
 }
 
 export function isSigned(by, signature, data) {
-  const jwk = { kty: 'OKP', crv: 'Ed25519', x: by.toString('base64url') };
-  return verify(null, data, createPublicKey({ key: jwk, format: 'jwk' }), signature);
+  const key = { kty: 'OKP', crv: 'Ed25519', x: by.toString('base64url') };
+  return verify(null, data, createPublicKey({ key, format: 'jwk' }), signature);
 }
 
 // The bytes that a hub (role 1) and a client (role 2) sign (spec/04-link §3).

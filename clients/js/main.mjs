@@ -3,16 +3,15 @@
 import readline from 'node:readline';
 import { Client } from './client.mjs';
 
-const client = new Client(...process.argv.slice(2));
-const open = new Set();
-let ended = false;
+if (process.argv.length !== 4) throw new Error('usage: node main.mjs ADDRESS FOLDER');
+const client = new Client(...process.argv.slice(2)), open = new Set();
+let ended;
 const print = (event, fields) => console.log(JSON.stringify({ event, ...fields }));
 const finish = () => ended && !open.size && client.close();
 const fail = ({ reason, message, next_step: step }) => {
   print('failed', { reason, detail: message ?? step });
   process.exit(1);
 };
-
 client.on('draft', (text) => print('draft', { text }));
 client.on('durable', (id) => print('durable', { id }));
 client.on('warning', ({ reason, detail }) => print('warning', { reason, detail }));
@@ -23,9 +22,9 @@ client.on('answer', (answer) => {
   open.delete(answer.request);
   finish();
 });
-
 client.flush(); // send what an earlier process left, and follow the conversation
 for await (const line of readline.createInterface({ input: process.stdin })) {
+  if (!line.trim()) continue;
   const request = await client.ask(line).catch(fail);
   open.add(request);
   print('asked', { request });

@@ -93,7 +93,7 @@ async def client(node: str, address: str, folder: Path) -> AsyncIterator[Js]:
     """Run the client on a hub, with what it keeps in `folder`."""
     process = await asyncio.create_subprocess_exec(
         node, str(CLIENT / "main.mjs"), address, str(folder),
-        stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
+        stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, limit=1 << 22,
     )  # fmt: skip
     try:
         yield Js(process)
@@ -218,6 +218,66 @@ async def test_what_was_written_offline_is_said_once(node: str, lab: Lab, tmp_pa
         assert (await js.next("answer"))["text"] == "You said: two"
         await js.end()
     assert lab.said() == ["one", "two"]
+
+
+async def test_a_long_queue_is_pushed_in_parts(node: str, lab: Lab, tmp_path: Path) -> None:
+    texts = [letter * 450_000 for letter in "abc"]  # together more than one call may have
+    async with client(node, lab.proxy.address, tmp_path / "js") as js:
+        await js.say("one")
+        await js.next("answer")
+        lab.proxy.is_open = False
+        lab.proxy.cut()
+        for text in texts:
+            await js.say(text)
+            await js.next("asked")
+    lab.proxy.is_open = True
+    async with client(node, lab.proxy.address, tmp_path / "js") as js:
+        for text in ("one", *texts):
+            assert (await js.next("answer"))["text"] == f"You said: {text}"
+        await js.end()
+    assert lab.said() == ["one", *texts]
+
+
+async def test_what_can_not_be_said_leaves_the_folder_as_it_was(
+    node: str, lab: Lab, tmp_path: Path
+) -> None:
+    async with client(node, lab.proxy.address, tmp_path / "js") as js:
+        await js.say("")
+        await js.say("x" * 600_000)
+        assert (await js.next("failed"))["reason"] == "BODY_TOO_LARGE"
+    async with client(node, lab.proxy.address, tmp_path / "js") as js:
+        await js.say("  ")
+        await js.say("one")
+        assert (await js.next("answer"))["text"] == "You said: one"
+        await js.end()
+    assert lab.said() == ["one"]
+
+
+TOGETHER = """
+import { Client } from './client.mjs';
+const client = new Client(process.argv[1], process.argv[2]), texts = [];
+client.on('failed', (error) => { throw error; });
+client.on('refused', (fault) => { throw new Error(fault.reason); });
+client.on('answer', ({ text }) => {
+  if (texts.push(text) < 3) return;
+  console.log(texts.join());
+  client.close();
+});
+await Promise.all(['one', 'two', 'three'].map((text) => client.ask(text)));
+"""
+
+
+async def test_turns_asked_for_together_begin_one_conversation(
+    node: str, lab: Lab, tmp_path: Path
+) -> None:
+    process = await asyncio.create_subprocess_exec(
+        node, "--input-type=module", "-e", TOGETHER, lab.proxy.address, str(tmp_path / "js"),
+        cwd=CLIENT, stdout=asyncio.subprocess.PIPE,
+    )  # fmt: skip
+    async with asyncio.timeout(PATIENCE_S):
+        shown, _ = await process.communicate()
+    assert shown.decode().strip() == "You said: one,You said: two,You said: three"
+    assert lab.said() == ["one", "two", "three"]
 
 
 async def test_a_push_without_its_answer_is_repeated_as_the_same_entries(
