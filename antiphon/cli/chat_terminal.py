@@ -26,8 +26,9 @@ from antiphon.cli.line_editor import (
     Submitted,
     Typed,
 )
-from antiphon.cli.rows import TALK
+from antiphon.cli.rows import TALK, entries_at
 from antiphon.cli.whose_branch import branch_words
+from replica.conversation import Place
 from replica.errors import AntiphonError
 from replica.ids import EntryId
 from replica.io import turns
@@ -63,7 +64,7 @@ class TerminalChat:
         self._answer: turns.AnswerWatch | None = None
         self._answered: EntryId | None = None
         self._cancelled: dict[EntryId, float] = {}
-        """Requests cancelled here, and when."""
+        """Requests that were cancelled, and when that was seen: their answers may yet end."""
         self._given_up: set[EntryId] = set()
         self._new_seals: list[EntryId] = []
         self._are_names_stale = False
@@ -248,9 +249,17 @@ class TerminalChat:
         self._is_stale = False
         chat, now = self._chat, time.monotonic()
         place = await chat.place()
+        if self._answered is not None and self._is_cancelled(self._answered, place):
+            self._cancelled.setdefault(self._answered, now)
         ending = [i for i, since in self._cancelled.items() if now - since < CANCEL_WAIT_S]
         self._view = view_of(chat.held, place, ending=ending, given_up=self._given_up)
         chat.pin(place)
+
+    def _is_cancelled(self, request: EntryId, place: Place) -> bool:
+        """Say whether a request of the branch that ends at `place` was cancelled, by whomever."""
+        held = self._chat.held
+        is_closed = bool(held.order.closing_cancels(request))
+        return is_closed and any(entry.id == request for entry in entries_at(held, place))
 
     async def _follow(self, request: EntryId) -> bool:
         assert self._answer is not None, "a request is watched"

@@ -166,6 +166,26 @@ def test_the_second_ctrl_c_leaves_also_where_another_question_waits(
     assert cancelled == requests[:1]
 
 
+@pytest.mark.parametrize("by_command", [True, False])
+def test_a_cancelled_answer_is_shown_once_whoever_cancels_it(
+    world: World, members: tuple[Terminal, Terminal], slow: HeldUp, by_command: bool
+) -> None:
+    ada, bob = members
+    with answering(world, ada) as terminal, at(world, bob, "chat") as other:
+        other.expect_screen("2 tokens")
+        if by_command:
+            terminal.type("/cancel\r")
+        else:
+            ada.ok("cancel")
+        for screen in (terminal, other):
+            screen.expect_screen("cancelling")
+        slow.evict()
+        for screen in (terminal, other):
+            screen.expect_screen("cancelled")
+            assert screen.screen.text.count("You said:") == 1
+            assert screen.leave(CTRL_D) == 0
+
+
 def test_a_host_that_is_gone_is_said_within_three_seconds(
     world: World, members: tuple[Terminal, Terminal], slow: HeldUp
 ) -> None:
