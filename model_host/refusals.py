@@ -178,7 +178,7 @@ class GrammarInvalid(GenerationRefused):
     """The form that the answer shall have can't be compiled, or not within the host's limits."""
 
     reason = "GRAMMAR_INVALID"
-    next_step = "Correct or simplify the schema, expression or grammar, and send the request again."
+    next_step = "Correct or simplify the schema, expression or grammar, and ask again behind it."
 
     def __init__(self, detail: str = "", *, is_costly: bool = False, **recovery: Any) -> None:
         """`is_costly`: compiling it takes more than this host gives; another one may compile it."""

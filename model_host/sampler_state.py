@@ -11,7 +11,6 @@ import struct
 from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -19,7 +18,14 @@ import numpy.typing as npt
 from model_host.engine_api import Logits
 from model_host.refusals import SamplingInvalid, StopInvalid
 from replica.limits import LOGIT_BIASES_MAX, LOGPROBS_MAX, STOP_TOKENS_MAX
-from replica.log import Request, Sampling, TokenLogprobs, range_fault, sampling_fault
+from replica.log import (
+    Request,
+    Sampling,
+    TokenLogprobs,
+    ids_fault,
+    range_fault,
+    sampling_fault,
+)
 
 Mask = npt.NDArray[np.int32]
 """A grammar's mask: bit i % 32 of word i // 32 allows id i."""
@@ -42,21 +48,10 @@ def check_request(request: Request, vocabulary: int) -> None:
     if fault is not None:
         raise SamplingInvalid(f"{fault}.")
     biased = [one.token_id for one in sampling.logit_bias]
-    if wrong := _wrong_ids(biased, LOGIT_BIASES_MAX, vocabulary):
-        raise SamplingInvalid(f"logit_bias {wrong}.")
-    if wrong := _wrong_ids(request.stop_tokens, STOP_TOKENS_MAX, vocabulary):
-        raise StopInvalid(f"stop_tokens {wrong}.")
-
-
-def _wrong_ids(ids: Sequence[int], count_max: int, vocabulary: int) -> str:
-    """Return the problem with a list of ids; empty if there is none."""
-    if len(ids) > count_max:
-        return f"has {len(ids)} tokens, more than {count_max}"
-    if any(a >= b for a, b in pairwise(ids)):
-        return "is not in ascending order of ids"
-    if ids and not 0 <= ids[0] <= ids[-1] < vocabulary:
-        return f"names a token outside the vocabulary of {vocabulary}"
-    return ""
+    if fault := ids_fault("logit_bias", biased, LOGIT_BIASES_MAX, vocabulary - 1):
+        raise SamplingInvalid(f"{fault}.")
+    if fault := ids_fault("stop_tokens", request.stop_tokens, STOP_TOKENS_MAX, vocabulary - 1):
+        raise StopInvalid(f"{fault}.")
 
 
 def draw_word(seed: int, output_index: int) -> int:

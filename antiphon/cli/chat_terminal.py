@@ -28,7 +28,7 @@ from antiphon.cli.line_editor import (
 )
 from antiphon.cli.rows import TALK, entries_at
 from antiphon.cli.whose_branch import branch_words
-from replica.conversation import Place
+from replica.conversation import Conversation, Place
 from replica.errors import AntiphonError
 from replica.ids import EntryId
 from replica.io import turns
@@ -249,17 +249,11 @@ class TerminalChat:
         self._is_stale = False
         chat, now = self._chat, time.monotonic()
         place = await chat.place()
-        if self._answered is not None and self._is_cancelled(self._answered, place):
+        if self._answered is not None and _is_cancelled(chat.held, self._answered, place):
             self._cancelled.setdefault(self._answered, now)
         ending = [i for i, since in self._cancelled.items() if now - since < CANCEL_WAIT_S]
         self._view = view_of(chat.held, place, ending=ending, given_up=self._given_up)
         chat.pin(place)
-
-    def _is_cancelled(self, request: EntryId, place: Place) -> bool:
-        """Say whether a request of the branch that ends at `place` was cancelled, by whomever."""
-        held = self._chat.held
-        is_closed = bool(held.order.closing_cancels(request))
-        return is_closed and any(entry.id == request for entry in entries_at(held, place))
 
     async def _follow(self, request: EntryId) -> bool:
         assert self._answer is not None, "a request is watched"
@@ -329,3 +323,9 @@ def _siblings(chat: ChatSession, node: SealNode) -> bool:
 async def talk(chat: ChatSession, keyboard: Keyboard) -> int:
     """Run a chat at a terminal until the user leaves; return the exit code."""
     return await TerminalChat(chat, keyboard).talk()
+
+
+def _is_cancelled(held: Conversation, request: EntryId, place: Place) -> bool:
+    """Say whether a request of the branch that ends at a place was cancelled, by whomever."""
+    is_closed = bool(held.order.closing_cancels(request))
+    return is_closed and any(entry.id == request for entry in entries_at(held, place))

@@ -13,6 +13,7 @@ from replica.conversation import Conversation
 from replica.ids import PublicKey, short
 from replica.io import Replica, choose_host, linked_hosts, pinned_key
 from replica.link import LinkedHost
+from replica.refusals import HubUnreachable
 
 HostAddressOption = Annotated[
     str | None,
@@ -57,8 +58,10 @@ async def host_to_ask(
 def linked_host(replica: Replica, held: Conversation, wanted: PublicKey | None) -> LinkedHost:
     """Return the linked host of a conversation to ask: `wanted`, else the first that answers.
 
-    Raises HostNotLinked, HostMissing.
+    Raises HubUnreachable, HostNotLinked, HostMissing.
     """
+    if not replica.hub.is_linked:
+        raise HubUnreachable("the hub that names the hosts is away")
     answering = {host.key: host for host in replica.hub.hosts if host.info.has_service}
     key = choose_host(held, tuple(answering), wanted)
     if key not in answering:

@@ -46,7 +46,9 @@ from replica.conversation import (
     Conversation,
     Place,
     awaited,
+    call_to_close,
     calls_ahead,
+    is_on_branch,
     place_at,
     says_nothing,
 )
@@ -229,6 +231,8 @@ async def _send(session: Session, replica: Replica, message: str | None, given: 
         if given.result_of is None:
             _say_calls(session, replica, held, place)
             say_awaited(session, replica, held, place)
+    if given.result_of is not None:
+        _check_call(replica, held, place, given.result_of)
     if not given.is_request:
         return await _say(session, replica, held, message or "", place)
     host = None
@@ -239,6 +243,15 @@ async def _send(session: Session, replica: Replica, message: str | None, given: 
     wait_s = given.timeout_s if is_waited_for else None
     extras = {"tools": given.tools, "result_of": given.result_of}
     return await _ask(session, replica, held, message, place, options, wait_s, extras)
+
+
+def _check_call(replica: Replica, held: Conversation, place: Place, call_id: str) -> None:
+    """Refuse a result that would close no call. Raises ArgumentInvalid, NotAllowed."""
+    call = call_to_close(held, place, call_id, replica.public, is_error=False)
+    if not is_on_branch(held, place, call):
+        raise ArgumentInvalid(
+            f"call {call_id} is open on another branch: give --at {short(call.request)}"
+        )
 
 
 def say_awaited(session: Session, replica: Replica, held: Conversation, place: Place) -> None:

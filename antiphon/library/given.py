@@ -58,7 +58,10 @@ class Given:
     @property
     def options(self) -> dict[str, Any]:
         """The options of each request."""
-        return {"output_tokens_max": self.max_tokens, "changes": dict(self.sampling)}
+        changes = dict(self.sampling)
+        if "logit_bias" in changes:  # in the order of ids, as the log has them
+            changes["logit_bias"] = tuple(sorted(changes["logit_bias"], key=lambda b: b.token_id))
+        return {"output_tokens_max": self.max_tokens, "changes": changes}
 
     def call_key(self, author: PublicKey, attempt: int) -> CallKey | None:
         """Return the key of a request in the log, None for a run without a key."""
@@ -86,6 +89,9 @@ def _check_biases(value: Any) -> None:
     is_list = isinstance(value, Sequence) and all(isinstance(one, LogitBias) for one in value)
     if not is_list:
         raise ArgumentInvalid(f"logit_bias is {value!r}, and no list of LogitBias")
+    for one in value:
+        if not isinstance(one.token_id, int):
+            raise ArgumentInvalid(f"logit_bias names {one.token_id!r}, and no id of a token")
 
 
 def _check_number(name: str, value: Any, least: int | None, kind: Any) -> None:

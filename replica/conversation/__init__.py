@@ -59,6 +59,7 @@ from replica.conversation.invitation import (
 from replica.conversation.keys import KeyedRun, call_digest, find_run, key_digest, repeats_call
 from replica.conversation.next_seal import Sealable, open_requests, seal_by_coverage, sealable
 from replica.conversation.obligations import Asked, Ledger
+from replica.conversation.open_calls import call_to_close, is_on_branch, open_calls
 from replica.conversation.place import (
     Place,
     goes_behind,
@@ -103,7 +104,6 @@ from replica.conversation.runs import (
     has_not_called,
     has_started,
     is_last_open,
-    may_close,
     next_step,
     not_called,
     offered_tools,
@@ -170,6 +170,7 @@ __all__ = [
     "addresses_in",
     "awaited",
     "call_digest",
+    "call_to_close",
     "calls_ahead",
     "calls_behind",
     "calls_made",
@@ -198,11 +199,11 @@ __all__ = [
     "is_address",
     "is_last_open",
     "is_loopback",
+    "is_on_branch",
     "is_shown",
     "is_typed",
     "judge",
     "key_digest",
-    "may_close",
     "means_removal",
     "newest_leaf",
     "newest_place",
@@ -210,6 +211,7 @@ __all__ = [
     "not_called",
     "noted",
     "offered_tools",
+    "open_calls",
     "open_requests",
     "place_at",
     "place_instead_of",

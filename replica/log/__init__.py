@@ -70,7 +70,7 @@ from replica.log.kinds import CONTEXT_KINDS, CONTROL_KINDS, Kind, is_known, kind
 from replica.log.log import Log
 from replica.log.members import Membership, is_plain_resignation
 from replica.log.revoking import cuts_at_heads
-from replica.log.sampling_range import TOKENS_MAX, range_fault, sampling_fault
+from replica.log.sampling_range import TOKENS_MAX, ids_fault, range_fault, sampling_fault
 
 __all__ = [
     "CONTEXT_KINDS",
@@ -142,6 +142,7 @@ __all__ = [
     "entry_id",
     "entry_to_pb",
     "head_bytes",
+    "ids_fault",
     "is_known",
     "is_plain_resignation",
     "kind_of",

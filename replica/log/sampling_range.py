@@ -4,6 +4,10 @@ Pure. A client checks before it writes, so that a number out of range is refused
 once; a host checks again, since it can't rely on clients.
 """
 
+from collections.abc import Sequence
+from itertools import pairwise
+
+from replica.limits import LOGIT_BIASES_MAX
 from replica.log.body import Sampling
 
 DIVISOR_MIN = 1e-3
@@ -24,6 +28,8 @@ RANGES: dict[str, tuple[float, float]] = {
 
 TOKENS_MAX = 2**32 - 1
 """The largest limit on output tokens that fits its field."""
+TOKEN_ID_MAX = 2**32 - 1
+"""The largest id of a token that fits its field; a vocabulary has fewer."""
 
 
 def sampling_fault(sampling: Sampling) -> str | None:
@@ -35,11 +41,30 @@ def sampling_fault(sampling: Sampling) -> str | None:
         value = getattr(sampling, name)
         if 0 < value < DIVISOR_MIN:
             return f"{name} is {value}, neither 0 nor {DIVISOR_MIN:g} or more"
+    biased = [one.token_id for one in sampling.logit_bias]
+    if fault := ids_fault("logit_bias", biased, LOGIT_BIASES_MAX):
+        return fault
     for one in sampling.logit_bias:
         if fault := range_fault(
             f"logit_bias of token {one.token_id}", one.bias, -BIAS_MAX, BIAS_MAX
         ):
             return fault
+    return None
+
+
+def ids_fault(
+    name: str, ids: Sequence[int], count_max: int, id_max: int = TOKEN_ID_MAX
+) -> str | None:
+    """Return what is wrong with a list of token ids, which ascend, as text; None if nothing."""
+    if len(ids) > count_max:
+        return f"{name} has {len(ids)} tokens, more than {count_max}"
+    for one in ids:
+        if not isinstance(one, int) or not 0 <= one <= TOKEN_ID_MAX:
+            return f"{name} names {one!r}, which is no token"
+    if any(a >= b for a, b in pairwise(ids)):
+        return f"{name} is not in ascending order of ids"
+    if ids and ids[-1] > id_max:
+        return f"{name} names a token outside the vocabulary of {id_max + 1}"
     return None
 
 

@@ -23,11 +23,9 @@ from replica.conversation import (
     Conversation as Held,
 )
 from replica.conversation import (
-    OpenCall,
-    Place,
-    calls_behind,
+    call_to_close,
     goes_behind,
-    may_close,
+    open_calls,
     result_place,
 )
 from replica.ids import EntryId, short
@@ -40,7 +38,7 @@ from replica.log import (
     ToolResult,
 )
 from replica.order import tail
-from replica.refusals import ArgumentInvalid, NotAllowed
+from replica.refusals import ArgumentInvalid
 
 
 class Conversation(Members):
@@ -264,7 +262,7 @@ class Conversation(Members):
         ()
         """
         me, held = self.replica.public, await self._held()
-        return tuple(news.call_of(one.call) for one in _open(held) if one.asked.executor == me)
+        return tuple(news.call_of(one.call) for one in open_calls(held) if one.asked.executor == me)
 
     async def finish(self, call_id: str, result: str, *, is_error: bool = False) -> None:
         """Append the result of an open call that this replica's key executes.
@@ -302,12 +300,8 @@ class Conversation(Members):
         check_text(call_id, "the id of a call")
         check_text(text, "a result")
         held = await self._held()
-        one = _open_call(held, await self.place(), call_id)
-        if not may_close(held, one, self.replica.public, is_error=is_error):
-            raise NotAllowed(
-                f"{short(one.asked.executor)} finishes call {call_id} as its executor;"
-                " its requester and owners may abandon it"
-            )
+        place, me = await self.place(), self.replica.public
+        one = call_to_close(held, place, call_id, me, is_error=is_error)
         result = ToolResult(call_id, (Text(text),), is_error)
         await append(self, Message(Speaker.TOOL, (result,)), result_place(held, one.request))
 
@@ -332,27 +326,3 @@ def _holds(held: Held, tip: EntryId, entry: EntryId) -> bool:
         if entry in (node.id, node.generation) or entry in node.seal.entries:
             return True
     return False
-
-
-def _open(held: Held) -> list[OpenCall]:
-    """Return the calls without a result on all branches."""
-    answered = (r for r in held.order.requests if held.order.generation_of(r) is not None)
-    return [one for request in answered for one in calls_behind(held, request)[0]]
-
-
-def _open_call(held: Held, place: Place, call_id: str) -> OpenCall:
-    """Return the open call of an id, on the branch of a place if one is there.
-
-    A model may use an id again on another branch. Raises ArgumentInvalid.
-    """
-    found = [one for one in _open(held) if one.call.call_id == call_id]
-    if not found:
-        raise ArgumentInvalid(f"no call {call_id} is open here")
-    node = goes_behind(held, place)
-    branch = {one.seal.request for one in node.chain()} if node is not None else set()
-    meant = [one for one in found if one.request in branch] or found
-    if len(meant) > 1:
-        raise ArgumentInvalid(
-            f"several branches have an open call {call_id}: call this on one of `branches()`"
-        )
-    return meant[0]

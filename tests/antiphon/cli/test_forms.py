@@ -7,7 +7,7 @@ import pytest
 
 from replica.log.body import ToolCall
 from tests.antiphon.cli.conftest import Terminal, World
-from tests.support.scripted_host import words
+from tests.support.scripted_host import echo, words
 
 SUM = {"name": "sum", "description": "Adds.", "parameters": {"type": "object"}}
 
@@ -69,10 +69,22 @@ def test_tools_are_offered_before_the_message(me: Terminal, tmp_path: Path) -> N
     assert request_of(me)["tool_choice"] == 2
 
 
-def test_a_result_answers_a_call(me: Terminal) -> None:
+def test_a_result_answers_a_call_that_is_open(world: World, me: Terminal, tmp_path: Path) -> None:
+    world.stop_host()
+    world.start_host(
+        lambda asked: [ToolCall("abc-0", "sum", "{}")] if asked.said == "Add." else echo(asked)
+    )
+    tools = tmp_path / "tools.json"
+    tools.write_text(json.dumps([SUM]))
     me.ok("new")
-    me.ok("send", "42", "--result", "abc-0")
-    (said,) = [record for record in me.records("log") if record["kind"] == "message"]
+    assert me.refused("send", "42", "--result", "abc-0") == "ARGUMENT_INVALID"
+    me.ok("send", "Add.", "--tools", str(tools))
+    first = next(record["id"] for record in me.records("log"))
+    for call, *more in (("nope",), ("abc-0", "--at", first)):
+        assert me.refused("send", "42", "--result", call, *more) == "ARGUMENT_INVALID"
+    assert me.ok("send", "42", "--result", "abc-0").strip() == "You said: 42"
+    assert me.refused("send", "43", "--result", "abc-0") == "ARGUMENT_INVALID"
+    *_, said = [record for record in me.records("log") if record["kind"] == "message"]
     assert said["role"] == "tool"
     assert said["parts"] == [
         {"tool_result": {"call_id": "abc-0", "parts": [{"text": "42"}], "is_error": False}}

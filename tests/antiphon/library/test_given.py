@@ -22,6 +22,7 @@ from replica.refusals import ArgumentInvalid
         ({"policy": 3}, "policy is 3, and no function"),
         ({"sampling": {"top_k": 2.5}}, "top_k is 2.5, not a whole number"),
         ({"sampling": {"logit_bias": 3}}, "logit_bias is 3, and no list"),
+        ({"sampling": {"logit_bias": [LogitBias("a", 1.0)]}}, "'a', and no id"),
         ({"key": 3}, "key is 3, and no text"),
         ({"key": ""}, "key is empty"),
         ({"key": "a\ud800"}, "key has an unpaired surrogate at 1"),
@@ -42,3 +43,6 @@ def test_the_options_are_those_of_each_request():
     sampling = {"temperature": 0.5, "logit_bias": (LogitBias(1, 2.0),)}
     given = Given(parts_of([Text("Hello.")]), max_tokens=7, sampling=sampling)
     assert given.options == {"output_tokens_max": 7, "changes": sampling}
+    biases = LogitBias(9, 1.0), LogitBias(5, 2.0)
+    sorted_by_id = Given(parts_of([Text("Hello.")]), sampling={"logit_bias": biases})
+    assert sorted_by_id.options["changes"] == {"logit_bias": biases[::-1]}

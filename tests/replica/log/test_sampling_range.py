@@ -1,6 +1,8 @@
 """The ranges of sampling parameters."""
 
+from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -21,3 +23,13 @@ def test_no_number_a_tiny_divisor_and_a_large_bias_are_faults() -> None:
     assert "nan" in (sampling_fault(Sampling(temperature=float("nan"))) or "")
     assert "neither 0 nor" in (sampling_fault(Sampling(temperature=1e-4)) or "")
     assert "token 7" in (sampling_fault(Sampling(logit_bias=(LogitBias(7, 100.5),))) or "")
+
+
+@pytest.mark.parametrize(
+    ("ids", "words"),
+    [((9, 5), "ascending"), ((5, 5), "ascending"), ((-1,), "no token"), ((2**32,), "no token"),
+     (("a",), "no token"), ((1.5,), "no token"), (range(1_025), "more than 1024")],
+)  # fmt: skip
+def test_biases_name_tokens_in_order(ids: Sequence[Any], words: str) -> None:
+    biases = tuple(LogitBias(one, 1.0) for one in ids)
+    assert words in (sampling_fault(Sampling(logit_bias=biases)) or "")

@@ -1,0 +1,15 @@
+"""Work that is lost again and again is given up."""
+
+import pytest
+
+from model_host.errors import CacheBusy
+from model_host.losses import LOSSES_MAX, Losses
+
+
+def test_a_bounded_number_of_losses_is_borne() -> None:
+    losses = Losses()
+    for _ in range(LOSSES_MAX):
+        losses.note()
+    with pytest.raises(CacheBusy) as caught:
+        losses.note()
+    assert caught.value.retryable
