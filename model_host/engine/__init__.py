@@ -7,7 +7,8 @@ model's header needs none of it.
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from model_host.engine import torch_import
+# First: what is imported later loads torch.
+from model_host.engine import compute_threads, torch_import
 
 if TYPE_CHECKING:
     from model_host.engine.any_format import open_model
@@ -23,6 +24,7 @@ __all__ = [
     "ModelFile",
     "Tokenizer",
     "TorchEngine",
+    "compute_threads",
     "file_sha256",
     "naming",
     "open_model",

@@ -1,4 +1,4 @@
-"""The compute threads of a step.
+"""The compute threads of a step; imported before torch.
 
 Threads wait for each other behind every kernel. On free cores two decode a third faster than
 one; where other processes need a core too, they decode at half the speed of one or less. So
@@ -7,12 +7,19 @@ whichever was faster lately (DECISIONS D395). How many compute changes no bit: t
 compares them (model_host/engine/numerics.py).
 """
 
+import os
 import statistics
 import threading
 import time
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
+
+# Rounds, some 40 us, that a thread spins before it sleeps. OpenMP's own number, 3 ms, is about a
+# time slice: where two engines compute, each thread waits for one that the other's spinning
+# threads keep from its core (DECISIONS D525). Whoever states a policy for waits has decided.
+if "OMP_WAIT_POLICY" not in os.environ:
+    os.environ.setdefault("GOMP_SPINCOUNT", "1000")
 
 FEW_ROWS = 32
 """Rows of a step up to which the number of threads is chosen by measured time."""

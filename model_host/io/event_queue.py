@@ -11,12 +11,14 @@ from collections.abc import Callable
 from model_host.job import Events, is_urgent
 
 GATHER_S = 0.03
-"""A token is delivered after so long, with those since: a reader can't tell, and each frame
-costs a signature."""
+"""Events gather for so long and are delivered with the next one: a reader can't tell, and each
+frame costs a signature and the work of three processes."""
+WAIT_S = 2 * GATHER_S
+"""An event is delivered after so long where no other comes."""
 
 
 class EventQueue:
-    """Delivers events in order: the urgent ones at once, others within GATHER_S."""
+    """Delivers events in order: the urgent ones at once, others gathered."""
 
     def __init__(self, deliver: Callable[[Events], None]) -> None:
         """Call `deliver` on the event loop, with the events since the last call."""
@@ -27,6 +29,8 @@ class EventQueue:
         """When the first of those posted came."""
         self._is_woken = False
         self._has_timer = False
+        """Without one, nothing came for a while: the next event is delivered at once."""
+        self._timer: asyncio.TimerHandle | None = None
 
     def open(self) -> None:
         """Deliver on the running event loop."""
@@ -37,11 +41,12 @@ class EventQueue:
         if not events:
             return
         with self._lock:
+            now = self._loop.time()
             if not self._posted:
-                self._posted_at = self._loop.time()
+                self._posted_at = now
             self._posted += events
-            may_wait = self._has_timer and not any(is_urgent(event) for _, event in events)
-            if may_wait or self._is_woken:
+            is_due = now - self._posted_at >= GATHER_S or any(is_urgent(e) for _, e in events)
+            if self._is_woken or (self._has_timer and not is_due):
                 return
             self._is_woken = True
         self._loop.call_soon_threadsafe(self._wake)
@@ -49,27 +54,22 @@ class EventQueue:
     def _wake(self) -> None:
         """Deliver what has been posted, and let what comes next gather."""
         with self._lock:
-            self._is_woken = False
-            needs_timer, self._has_timer = not self._has_timer, True
-        if needs_timer:
-            self._loop.call_later(GATHER_S, self._look)
-        self._deliver_posted()
-
-    def _look(self) -> None:
-        """Deliver what has gathered for long enough; if nothing has, the next event wakes."""
-        with self._lock:
-            self._has_timer = bool(self._posted)
-            if not self._has_timer:
-                return
-            due_at = self._posted_at + GATHER_S
-        if due_at > self._loop.time():
-            self._loop.call_at(due_at, self._look)
-            return
-        self._loop.call_later(GATHER_S, self._look)
-        self._deliver_posted()
-
-    def _deliver_posted(self) -> None:
-        with self._lock:
+            self._is_woken, self._has_timer = False, True
             events, self._posted = self._posted, []
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self._loop.call_later(WAIT_S, self._look)
         if events:
             self._deliver(events)
+
+    def _look(self) -> None:
+        """Deliver what no other event came behind; if nothing has come, the next one wakes."""
+        with self._lock:
+            self._has_timer = bool(self._posted)
+            due_at = self._posted_at + WAIT_S
+        if not self._has_timer:
+            self._timer = None
+        elif due_at > self._loop.time():
+            self._timer = self._loop.call_at(due_at, self._look)
+        else:
+            self._wake()

@@ -34,7 +34,7 @@ def test_a_grammar_that_was_checked_ends_no_host_with_small_stacks(
     room: str, is_whole: bool
 ) -> None:
     grammar = _chain(DEEP)
-    asyncio.run(GrammarChecker().check(GrammarSource(grammar)))
+    asyncio.run(GrammarChecker().check(GrammarSource(grammar), b"owner"))
     done = subprocess.run(
         ["sh", "-c", 'ulimit -c 0; ulimit -s 512; exec "$@"', "sh",
          sys.executable, "-c", _COMPILE, room],

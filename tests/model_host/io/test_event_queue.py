@@ -6,7 +6,7 @@ from typing import cast
 
 import pytest
 
-from model_host.io.event_queue import GATHER_S, EventQueue
+from model_host.io.event_queue import GATHER_S, WAIT_S, EventQueue
 from model_host.job import Chosen, Computed, Ended, Event, Events, Job
 from model_host.sampler_state import Choice
 
@@ -28,11 +28,13 @@ class Loop:
     def time(self) -> float:
         return self.now
 
-    def call_at(self, when: float, call) -> None:
-        self.timers.append((when, call))
+    def call_at(self, when: float, call) -> SimpleNamespace:
+        timer = (when, call)
+        self.timers.append(timer)
+        return SimpleNamespace(cancel=lambda: timer in self.timers and self.timers.remove(timer))
 
-    def call_later(self, delay: float, call) -> None:
-        self.call_at(self.now + delay, call)
+    def call_later(self, delay: float, call) -> SimpleNamespace:
+        return self.call_at(self.now + delay, call)
 
     def turn(self) -> int:
         """Make the calls that are due; return how many there were."""
@@ -81,19 +83,24 @@ def test_the_first_token_comes_at_once_and_the_next_ones_together(scene: Scene):
     for number in (1, 2, 3, 4):
         assert scene.after(STEP_S) == []
         scene.post(token(number))
-    assert scene.after(GATHER_S - 3 * STEP_S) == [[token(1), token(2), token(3), token(4)]]
+    assert scene.after(GATHER_S - 3 * STEP_S) == []
     scene.post(token(5))
-    assert scene.after(GATHER_S) == [[token(5)]]
+    assert scene.after(0) == [[token(number) for number in (1, 2, 3, 4, 5)]]
+    scene.post(token(6))
+    assert scene.after(0) == []
 
 
-def test_no_token_waits_for_longer_than_others_gather(scene: Scene):
+def test_a_token_that_no_other_follows_waits_for_a_bounded_time(scene: Scene):
     scene.post(token(0))
     scene.after(0)
-    scene.after(GATHER_S - STEP_S)
+    scene.after(WAIT_S - STEP_S)
     scene.post(token(1))
     assert scene.after(STEP_S) == []
     scene.post(token(2))
-    assert scene.after(GATHER_S - STEP_S) == [[token(1), token(2)]]
+    assert scene.after(WAIT_S - STEP_S - 1e-9) == []
+    assert scene.after(1e-9) == [[token(1), token(2)]]
+    assert scene.after(WAIT_S) == []
+    assert not scene.loop.timers
 
 
 @pytest.mark.parametrize("urgent", [token(0), Ended()])
@@ -105,13 +112,13 @@ def test_an_urgent_event_comes_at_once_with_all_before_it(scene: Scene, urgent: 
     assert scene.after(0) == [[token(1), token(2), urgent]]
     scene.post(token(3))
     assert scene.after(0) == []
-    assert scene.after(GATHER_S) == [[token(3)]]
+    assert scene.after(WAIT_S) == [[token(3)]]
 
 
 def test_an_event_behind_a_pause_comes_at_once(scene: Scene):
     scene.post(token(0))
     scene.after(0)
-    assert scene.after(GATHER_S) == []
+    assert scene.after(WAIT_S) == []
     assert not scene.loop.timers
     scene.post(token(1))
     assert scene.after(0) == [[token(1)]]
@@ -122,6 +129,9 @@ def test_a_loop_that_is_woken_is_not_woken_twice(scene: Scene):
     scene.post(Ended())
     assert scene.loop.turn() == 1
     assert scene.delivered == [[token(0), Ended()]]
+    scene.post(token(1))
+    scene.post(Ended())
+    assert scene.loop.turn() == 1
     assert len(scene.loop.timers) == 1
     scene.post()
     assert scene.loop.turn() == 0
