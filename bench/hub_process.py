@@ -23,16 +23,22 @@ class HubProcess:
 
 
 @contextmanager
-def hub_process(data_dir: Path, module: str = "syncd", **environment: str) -> Iterator[HubProcess]:
-    """Start `python -m syncd`, or another module with its flags; end it by its process."""
+def hub_process(
+    data_dir: Path, module: str = "syncd", *, log: Path | None = None, **environment: str
+) -> Iterator[HubProcess]:
+    """Start `python -m syncd`, or another module with its flags; end it by its process.
+
+    Its log is written to the file `log`, if there is one.
+    """
     command = [sys.executable, "-m", module, "--data-dir", str(data_dir)]
-    process = subprocess.Popen(
-        [*command, "--listen", "127.0.0.1:0"],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-        env={**os.environ, **environment},
-    )
+    with Path(os.devnull if log is None else log).open("wb") as stderr:
+        process = subprocess.Popen(
+            [*command, "--listen", "127.0.0.1:0"],
+            stdout=subprocess.PIPE,
+            stderr=stderr,
+            text=True,
+            env={**os.environ, **environment},
+        )
     try:
         assert process.stdout is not None
         ready = process.stdout.readline().split()
@@ -42,6 +48,8 @@ def hub_process(data_dir: Path, module: str = "syncd", **environment: str) -> It
     finally:
         process.terminate()
         process.wait()
+        if process.stdout is not None:
+            process.stdout.close()
 
 
 def build_slow_fsync(folder: Path) -> Path:

@@ -3,12 +3,13 @@
 import signal
 import sys
 
-from replica.imports import uncollected
+from replica.imports import uncollected, without_grpc_lines
 
 if __name__ == "__main__":
     # Ctrl-C ends the process at once, until `serve` handles it: loading takes seconds.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
+without_grpc_lines()
 with uncollected():
     from model_host.engine import torch_import
 

@@ -4,12 +4,13 @@ import gc
 import signal
 import sys
 
-from replica.imports import uncollected
+from replica.imports import uncollected, without_grpc_lines
 
 if __name__ == "__main__":
     # Ctrl-C ends the process at once, until `serve` handles it.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
+without_grpc_lines()
 with uncollected():
     import asyncio
 

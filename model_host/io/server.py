@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+import grpc
 import structlog
 
 from model_host.engine import (
@@ -59,6 +60,7 @@ from replica.io import (
     require_endpoint,
     require_loopback,
     run_until_stopped,
+    server_failed,
     take_folder,
 )
 from replica.link import Authenticator, HostInfo, profile_names
@@ -82,6 +84,7 @@ class HostServer:
     replays: ReplayHandler
     hub_tier: HubCheckpoints
     task: "asyncio.Task[None]"
+    server: grpc.aio.Server
     metrics: MetricsServer | None = None
 
     @property
@@ -105,7 +108,10 @@ class HostServer:
     async def failed(self) -> None:
         """Raise the error that ended a part of the host; wait for ever if all run."""
         await asyncio.gather(
-            asyncio.shield(self.task), self.replica.failed(), self.profiles.failed()
+            asyncio.shield(self.task),
+            self.replica.failed(),
+            self.profiles.failed(),
+            server_failed(self.server),
         )
 
 
@@ -158,7 +164,7 @@ async def start(config: HostConfig, engine: TorchEngine | None = None) -> AsyncI
             await _ready(replica, address)
             yield HostServer(
                 address, authenticator.public, profiles, host, handler, replica, calls.replays,
-                hub_tier, task, metrics,
+                hub_tier, task, server, metrics,
             )  # fmt: skip
         finally:
             if metrics is not None:

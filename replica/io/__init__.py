@@ -24,6 +24,7 @@ from replica.io.grpc_server import (
     listen,
     require_loopback,
     run_until_stopped,
+    server_failed,
 )
 from replica.io.host_calls import HostCalls
 from replica.io.host_views import ContextPages, HostSample, PagedEntry, RunningRequest
@@ -192,6 +193,7 @@ __all__ = [
     "save_hub",
     "saved_hub",
     "say_as_system",
+    "server_failed",
     "status",
     "stop_with_supervisor",
     "sync_folder",

@@ -17,8 +17,17 @@ from replica.io.descriptors import allow_descriptors, connections_allowed
 from replica.io.tls_refusals import TlsRequired
 from replica.refusals import ArgumentInvalid
 
+LOOK_S = 1.0
+"""Interval of looks at a server."""
 STOP_GRACE_S = 2.0
 """Seconds a daemon waits for its calls to end before it stops."""
+
+
+class ServerEnded(AntiphonError):
+    """The gRPC server of this process has ended, so that no call is answered any more."""
+
+    reason = "SERVER_ENDED"
+    next_step = "Start it again; its log says more. The data is as it was."
 
 
 def bounded_server(
@@ -95,6 +104,20 @@ class _NotHere(grpc.GenericRpcHandler):  # type: ignore[type-arg]  # only its st
 
     def service(self, _details: grpc.HandlerCallDetails) -> "grpc.RpcMethodHandler[Any, Any]":
         return self._handler
+
+
+async def server_failed(server: grpc.aio.Server) -> None:
+    """Raise ServerEnded once a server has ended by itself; wait for ever while it serves.
+
+    gRPC's loop ends for good with any error outside a call, and the process would live on.
+    """
+    try:
+        # With a timeout: without one it waits for the calls that are open, too.
+        while await server.wait_for_termination(LOOK_S):
+            pass
+    except Exception as error:  # of gRPC, of whatever kind
+        raise ServerEnded(f"{type(error).__name__}: {error}") from error
+    raise ServerEnded("it was stopped")
 
 
 async def run_until_stopped(vital: Awaitable[None], ready_line: str) -> None:

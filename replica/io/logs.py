@@ -55,6 +55,9 @@ def log_to_stderr(log_format: LogFormat = "auto") -> None:
         )
     )
     logging.basicConfig(handlers=[handler], level=logging.INFO, force=True)
+    # gRPC's tracebacks for what a peer sent: one for each header that is not UTF-8, before any
+    # bound. Our own errors in a call are logged by `Answering` (replica/io/rpc.py).
+    logging.getLogger("grpc._cython.cygrpc").setLevel(logging.CRITICAL + 1)
 
 
 def configure_log(log_format: LogFormat, level: int) -> None:

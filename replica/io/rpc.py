@@ -293,7 +293,10 @@ def not_here(admit: Admit) -> "grpc.RpcMethodHandler[Any, Any]":
     """Return a handler that answers as gRPC does for a method that nobody serves."""
 
     async def call(_frames: AsyncIterator[bytes], context: Context) -> None:
-        async with Answering(context), admit(context):
+        async with Answering(context):
+            async with admit(context):
+                pass
+            # Without its place, which another call may take in the middle of the answer.
             await context.abort(grpc.StatusCode.UNIMPLEMENTED, "Method not found!")
 
     return grpc.stream_stream_rpc_method_handler(call)

@@ -22,7 +22,7 @@ from replica.io import schema, small_rows, store_lock, tail
 from replica.io import statements as sql
 from replica.io.commit import GroupCommit
 from replica.io.connection import Connection
-from replica.io.disk import sync_folder, typed_errors
+from replica.io.disk import file_at, sync_folder, typed_errors
 from replica.io.erasing import ROWS_MIN, ErasingSteps
 from replica.io.high_water import MarkFile
 from replica.io.repair import Repairs
@@ -44,14 +44,16 @@ class Store:
         reader: Connection,
         stack: contextlib.AsyncExitStack,
         mark: MarkFile,
+        path: Path,
     ) -> None:
-        """Use open connections and the mark's file; `stack` closes them."""
+        """Use open connections to `path` and the mark's file; `stack` closes them."""
         self.lost_count = mark.mark.lost
         """Number of entries at the end of the store that are gone since the last repair.
 
         A tombstone counts as one (DECISIONS D474).
         """
         self._mark = mark
+        self._path, self._file = path, file_at(path)
         self._commit = commit
         self._reader = reader
         self._stack = stack
@@ -85,7 +87,7 @@ class Store:
                 stack.push_async_callback(reader.close)
             if mark.mark.number != schema.number():
                 mark.write(replace(mark.mark, number=schema.number()))
-            return cls(commit, reader, stack.pop_all(), mark)
+            return cls(commit, reader, stack.pop_all(), mark, path)
 
     async def close(self) -> None:
         """Perform the queued writes and release the file; do nothing when repeated."""
@@ -116,6 +118,9 @@ class Store:
         if entries:
             size = sum(entry.size_bytes for entry in entries)
             await self._commit.write(sql.appending(entries), size_bytes=size)
+            if file_at(self._path) != self._file:
+                # What was written is in a file that nobody opens again.
+                raise StoreError(f"{self._path} was moved or removed while it was open")
             self._mark.write(self._mark.mark.after(entries))
 
     async def load(self, conversation: ConversationId, *, bodies: bool = True) -> Loaded:

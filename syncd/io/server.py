@@ -36,6 +36,7 @@ from replica.io import (
     load_or_create_secret,
     require_endpoint,
     run_until_stopped,
+    server_failed,
     take_folder,
 )
 from replica.link import Authenticator
@@ -68,6 +69,7 @@ class HubServer:
     certificate: CertificateFile | None
     """What callers over TLS see; None if all addresses are on loopback."""
     invitations: InvitationService
+    _server: grpc.aio.Server
     _closing: AsyncExitStack
 
     async def stop(self) -> None:
@@ -75,8 +77,8 @@ class HubServer:
         await self._closing.aclose()
 
     async def failed(self) -> None:
-        """Raise the error that ended the hub's driver; wait for ever if it runs."""
-        await self.driver.failed()
+        """Raise the error that ended the hub's driver or server; wait for ever if both run."""
+        await asyncio.gather(self.driver.failed(), server_failed(self._server))
 
 
 RENEWAL_CHECK_S = 24 * 3600.0
@@ -135,8 +137,9 @@ async def start(config: HubConfig) -> HubServer:
         log.info("hub ready", address=", ".join(addresses), key=short(authenticator.public))
         public, rest = authenticator.public, closing.pop_all()
         return HubServer(
-            addresses[0], public, driver, metrics, addresses, certificate, invitations, rest
-        )
+            addresses[0], public, driver, metrics, addresses, certificate, invitations, server,
+            rest,
+        )  # fmt: skip
 
 
 async def _stop_calls(server: grpc.aio.Server, driver: HubDriver) -> None:

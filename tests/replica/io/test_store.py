@@ -1,5 +1,6 @@
 import asyncio
 import dataclasses
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -42,6 +43,35 @@ async def test_appended_entries_are_stored_after_reopening(path: Path) -> None:
     entries = log(20)
     async with await Store.open(path) as store:
         await store.append(entries)
+    async with await Store.open(path) as store:
+        assert (await store.load(entries[0].conversation)).entries == entries
+
+
+def begin_anew(path: Path) -> None:
+    path.parent.mkdir()
+    path.touch()
+
+
+def put_back(path: Path, moved: Path) -> None:
+    if path.parent.exists():
+        shutil.rmtree(path.parent)
+    moved.rename(path.parent)
+
+
+@pytest.mark.parametrize("is_replaced", [False, True])
+async def test_nothing_is_durable_in_a_file_that_was_moved_away(
+    path: Path, is_replaced: bool
+) -> None:
+    entries, moved = log(3), path.parent.with_name("moved")
+    async with await Store.open(path) as store:
+        await store.append(entries[:1])
+        path.parent.rename(moved)
+        if is_replaced:
+            begin_anew(path)
+        with pytest.raises(StoreError, match="moved or removed"):
+            await store.append(entries[1:2])
+        put_back(path, moved)
+        await store.append(entries[1:])
     async with await Store.open(path) as store:
         assert (await store.load(entries[0].conversation)).entries == entries
 
