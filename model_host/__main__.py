@@ -3,7 +3,8 @@
 import signal
 import sys
 
-from replica.imports import uncollected, without_grpc_lines
+from replica.imports import uncollected
+from replica.imports.io import without_grpc_lines
 
 if __name__ == "__main__":
     # Ctrl-C ends the process at once, until `serve` handles it: loading takes seconds.

@@ -1,7 +1,6 @@
 """Imports at the start of a program, without garbage collections."""
 
 import gc
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -23,12 +22,3 @@ def uncollected() -> Iterator[None]:
     finally:
         gc.freeze()
         gc.enable()
-
-
-def without_grpc_lines() -> None:
-    """Keep gRPC's core from writing to stderr itself, unless the environment wants its lines.
-
-    Peers cause them with calls and handshakes that are wrong, and they are no events of the log.
-    Call it before grpc is imported.
-    """
-    os.environ.setdefault("GRPC_VERBOSITY", "NONE")

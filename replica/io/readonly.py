@@ -120,4 +120,4 @@ async def _open(path: Path) -> Store:
         stack = contextlib.AsyncExitStack()
         reader = await schema.connect_reader(path)
         stack.push_async_callback(reader.close)
-        return Store(_NoCommit(), reader, stack, mark)
+        return Store(_NoCommit(), reader, stack, mark, path)

@@ -295,8 +295,7 @@ def not_here(admit: Admit) -> "grpc.RpcMethodHandler[Any, Any]":
     async def call(_frames: AsyncIterator[bytes], context: Context) -> None:
         async with Answering(context):
             async with admit(context):
-                pass
-            # Without its place, which another call may take in the middle of the answer.
+                pass  # in the answer it has no place: another call would take that in its middle
             await context.abort(grpc.StatusCode.UNIMPLEMENTED, "Method not found!")
 
     return grpc.stream_stream_rpc_method_handler(call)
@@ -319,11 +318,7 @@ class Answering(AbstractAsyncContextManager[None, None]):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, _trace: object
     ) -> None:
-        """End the call if there was an error, unless gRPC has ended it.
-
-        What is sent on a call that its caller has just cancelled fails with an InternalError.
-        gRPC would log it with its traceback, so the handler ends as one that is cancelled.
-        """
+        """End the call if there was an error, unless gRPC has ended it (DECISIONS D524)."""
         try:
             await self._end(error)
         except grpc.aio.AbortError as aborted:
