@@ -53,7 +53,7 @@ MODEL = "SmolLM2-135M-Instruct"
 SIZES = (512, 2048)
 MESSAGE_TOKENS = 20
 OUTPUT_TOKENS = 200
-ROUNDS = 3
+ROUNDS = 5
 KV_BYTES = 2 << 30
 NUMERICS = ("q4", "bf16")
 SAMPLING = Sampling(temperature=0.8, seed=7)
