@@ -27,7 +27,7 @@ def call_to_close(
     meant = [one for one in found if is_on_branch(held, place, one)] or found
     if len(meant) > 1:
         raise ArgumentInvalid(
-            f"several branches have an open call {call_id}: call this on one of `branches()`"
+            f"several branches have an open call {call_id}: close it on the branch that is meant"
         )
     (one,) = meant
     if not may_close(held, one, author, is_error=is_error):
