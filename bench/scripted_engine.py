@@ -52,11 +52,11 @@ class ScriptedEngine:
         return [self._append(part) for part in batch]
 
     def _append(self, part: Slice) -> Logits:
-        assert part.logits <= 1, "a script has one row"
+        assert len(part.wanted) <= 1, "a script has one row"
         tokens, said = self._said.get(id(part.pages), (0, 0))
         repeats = said and list(part.ids) == [self._script[said - 1]]
         said = said + 1 if repeats and tokens == part.pages.tokens else 1
         self._said[id(part.pages)] = (part.pages.tokens + len(part.ids), said)
-        rows = np.zeros((part.logits, self.config.vocab), np.float32)
+        rows = np.zeros((len(part.wanted), self.config.vocab), np.float32)
         rows[:, self._script[said - 1]] = 1
         return rows

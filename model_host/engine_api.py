@@ -26,12 +26,19 @@ CHUNK_TOKENS = 512
 class Slice:
     """New tokens of one sequence: `ids`, at least one, follow the tokens of its pages.
 
-    `logits` is the number of last rows for which logits are wanted.
+    `logits` says for which rows logits are wanted: how many last ones, or which, ascending.
     """
 
     pages: PageTable
     ids: Sequence[int]
-    logits: int = 1
+    logits: int | Sequence[int] = 1
+
+    @property
+    def wanted(self) -> Sequence[int]:
+        """The rows for which logits are wanted, a range where they are the last ones."""
+        if isinstance(self.logits, int):
+            return range(max(len(self.ids) - self.logits, 0), len(self.ids))
+        return self.logits
 
 
 class Engine(Protocol):
@@ -64,7 +71,7 @@ class Engine(Protocol):
         """Compute the new positions of each slice into its pages; return its logits, [n, V].
 
         A batch has 1 to CHUNK_TOKENS new tokens. Row i of the n rows of a slice follows its
-        token len(ids) - n + i. The pages already have slabs for the new positions, and no
+        token `wanted[i]`. The pages already have slabs for the new positions, and no
         slab that is written belongs to two sequences. The step changes nothing but those
         positions: the caller advances `tokens` afterwards; after an exception they hold
         arbitrary finite numbers. Raises ContextTooLong before it computes.

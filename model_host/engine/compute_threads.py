@@ -7,19 +7,34 @@ whichever was faster lately (DECISIONS D395). How many compute changes no bit: t
 compares them (model_host/engine/numerics.py).
 """
 
+import importlib.util
 import os
 import statistics
 import threading
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 
 # Rounds, some 40 us, that a thread spins before it sleeps. OpenMP's own number, 3 ms, is about a
 # time slice: where two engines compute, each thread waits for one that the other's spinning
-# threads keep from its core (DECISIONS D525). Whoever states a policy for waits has decided.
-if "OMP_WAIT_POLICY" not in os.environ:
-    os.environ.setdefault("GOMP_SPINCOUNT", "1000")
+# threads keep from its core (DECISIONS D525). Under an active policy GNU's OpenMP spins as long
+# where more threads than cores exist, those of a second profile for example, and 4 us without it
+# (D532). Other libraries spin for ever under that policy. Whoever sets either one has decided.
+_SPIN = {"GOMP_SPINCOUNT": "1000", "OMP_WAIT_POLICY": "active"}
+
+
+def spin_settings(environment: Mapping[str, str], torch_folder: Path) -> Mapping[str, str]:
+    """Return the settings to add to an environment in which torch, of a folder, is imported."""
+    places = (torch_folder / "lib", torch_folder.parent / "torch.libs")
+    has_gomp = any(True for place in places for _ in place.glob("libgomp*"))
+    return _SPIN if has_gomp and not _SPIN.keys() & environment.keys() else {}
+
+
+_torch = importlib.util.find_spec("torch")
+if _torch is not None and _torch.origin is not None:
+    os.environ.update(spin_settings(os.environ, Path(_torch.origin).parent))
 
 FEW_ROWS = 32
 """Rows of a step up to which the number of threads is chosen by measured time."""

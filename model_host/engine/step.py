@@ -137,13 +137,21 @@ def _logits(
     model: Model, batch: Sequence[Slice], starts: Sequence[int], hidden: torch.Tensor
 ) -> list[torch.Tensor]:
     """Run the head on the rows asked for, in blocks padded to a bucket."""
-    wanted = [min(part.logits, len(part.ids)) for part in batch]
-    total = sum(wanted)
-    ends = [start + len(part.ids) for start, part in zip(starts, batch, strict=True)]
-    rows = torch.cat([hidden[end - n : end] for end, n in zip(ends, wanted, strict=True)])
+    counts = [len(part.wanted) for part in batch]
+    total = sum(counts)
+    rows = torch.cat(
+        [_rows(hidden, start, part.wanted) for start, part in zip(starts, batch, strict=True)]
+    )
     logits, at = torch.empty((total, model.config.vocab)), 0
     for real, padded in model.shapes.head_sizes(total):
         block = functional.pad(rows[at : at + real], (0, 0, 0, padded - real))
         logits[at : at + real] = head(model, Residual.make(model, block))[:real]
         at += real
-    return list(torch.split(logits, wanted))
+    return list(torch.split(logits, counts))
+
+
+def _rows(hidden: torch.Tensor, start: int, wanted: Sequence[int]) -> torch.Tensor:
+    """Return the rows wanted of a slice whose first row is `start`."""
+    if isinstance(wanted, range):
+        return hidden[start + wanted.start : start + wanted.stop]
+    return hidden[torch.tensor(wanted, dtype=torch.long, device=hidden.device) + start]

@@ -60,7 +60,7 @@ class Computation:
                 computed = yield partial(self.pages.compute, part, at)
                 assert isinstance(computed, Computed), "a chunk was to be computed"
                 at = max(at, computed.stop)
-                self.done_tokens = min(self.done_tokens + computed.rows, self.total_tokens)
+                self.done_tokens = min(self.done_tokens + computed.tokens, self.total_tokens)
                 self._found += self._replay.receive(part, computed)
             slabs: list[Compared] = []
             for start in _borders(part) if self._replay.is_rebuild else ():

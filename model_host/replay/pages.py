@@ -5,6 +5,7 @@ two chunks a replay holds nothing: what its pages keep may be evicted for a requ
 computed again then.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from blake3 import blake3
@@ -17,11 +18,12 @@ from model_host.replay.passes import Pass, logits_max
 
 @dataclass(frozen=True, slots=True)
 class Computed:
-    """A chunk that was computed: its end, and the logits [n, V] of its last n rows."""
+    """A chunk of `tokens` that was computed: its end, and the logits [n, V] of the rows wanted."""
 
     stop: int
-    logits: Logits | None = None
-    rows: int = 0
+    tokens: int
+    rows: Sequence[int]
+    logits: Logits
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +54,9 @@ class ReplayPages:
     def compute(self, part: Pass, at: int, rows_max: int) -> Computed:
         """Compute the next chunk of a pass of which the first `at` positions were computed.
 
-        Where some of these were evicted, they come first, without logits. Raises CacheBusy
-        or CacheBudgetExceeded if requests hold the memory, and CacheBusy behind many losses.
+        Where some of these were evicted, they come first, and no row of them is wanted. Raises
+        CacheBusy or CacheBudgetExceeded if requests hold the memory, and CacheBusy behind many
+        losses.
         """
         sequence = self._pool.open(part.ids[: at + 1], self._key, self._key)
         try:
@@ -61,17 +64,17 @@ class ReplayPages:
             if found < min(at, self._computed):
                 self._losses.note()
             if found < at:
-                stop, count = min(at, found + rows_max), 0
+                stop, rows = min(at, found + rows_max), list[int]()
             else:
-                stop, count = part.chunk(at, rows_max, logits_max(self._engine.config.vocab))
+                stop, rows = part.chunk(at, rows_max, logits_max(self._engine.config.vocab))
             ids = part.ids[found:stop]
             self._pool.grow(sequence, len(ids))
-            (logits,) = self._engine.step([Slice(sequence, ids, count)])
+            (logits,) = self._engine.step([Slice(sequence, ids, [row - found for row in rows])])
             self._pool.advance(sequence, ids)
             self._computed = stop
         finally:
             self._pool.close(sequence)
-        return Computed(stop, logits if count else None, len(ids))
+        return Computed(stop, len(ids), rows, logits)
 
     def leave(self, done: Pass, upcoming: Pass | None) -> None:
         """Free the pages of a pass but for those that the one after it begins with."""

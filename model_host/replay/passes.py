@@ -14,8 +14,6 @@ from dataclasses import dataclass, field
 
 from model_host.engine_api import CHUNK_TOKENS
 
-GAP_ROWS = 128
-"""Logits of up to so many rows are computed without need, where a new step would cost more."""
 LOGITS_BYTES_MAX = 128 * 1024 * 1024
 """Memory of the logits of one step."""
 
@@ -50,26 +48,13 @@ class Pass:
     spans: list[int] = field(default_factory=list)
     """The spans whose ends this pass computes."""
 
-    def chunk(self, at: int, rows_max: int, logits_max: int) -> tuple[int, int]:
-        """Return the end of the next chunk from `at`, and the number of its last rows wanted.
-
-        Logits are those of a chunk's last rows. So it ends where wanted rows end, except that a
-        short gap between two of them is bridged.
-        """
-        limit = min(len(self.ids), at + min(rows_max, CHUNK_TOKENS))
-        first = last = None
-        for row in range(at, limit):
-            if row not in self.wanted:
-                if last is not None and row - last > GAP_ROWS:
-                    break
-                continue
-            first = row if first is None else first
-            if row - first >= logits_max:
-                break
-            last = row
-        if first is None or last is None:
-            return limit, 0
-        return last + 1, last + 1 - first
+    def chunk(self, at: int, rows_max: int, logits_max: int) -> tuple[int, list[int]]:
+        """Return the end of the next chunk from `at`, and its rows whose logits are wanted."""
+        stop = min(len(self.ids), at + min(rows_max, CHUNK_TOKENS))
+        rows = [row for row in range(at, stop) if row in self.wanted]
+        if len(rows) > logits_max:
+            stop = rows[logits_max]
+        return stop, rows[:logits_max]
 
 
 def logits_max(vocabulary: int) -> int:

@@ -59,12 +59,9 @@ class Replay:
 
     def receive(self, part: Pass, computed: Computed) -> list[Finding]:
         """Check the tokens whose logits a chunk has; return the findings of complete answers."""
-        if computed.logits is None:
-            return []
         complete = []
-        first = computed.stop - len(computed.logits)
-        for row, logits in enumerate(computed.logits, first):
-            for use in part.wanted.get(row, ()):
+        for row, logits in zip(computed.rows, computed.logits, strict=True):
+            for use in part.wanted[row]:
                 check = self._checks[use.span]
                 check.receive(use.index, logits)
                 if check.is_complete:

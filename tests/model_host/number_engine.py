@@ -72,10 +72,10 @@ class NumberEngine:
         assert len({slab for slab, _ in slabs}) >= len(batch)
 
     def _append(self, part: Slice) -> Logits:
-        end = part.pages.tokens + len(part.ids)
         compute(self.memory, part.pages, part.ids)
-        rows = np.zeros((part.logits, VOCAB), np.float32)
-        for row, at in zip(rows, range(end - part.logits, end), strict=True):
+        rows = np.zeros((len(part.wanted), VOCAB), np.float32)
+        for row, wanted in zip(rows, part.wanted, strict=True):
+            at = part.pages.tokens + wanted
             state = self.memory.cells[part.pages.slabs[at // SLAB_TOKENS], at % SLAB_TOKENS]
             row[:] = logits_after(int(state), self.words)
         return rows

@@ -1,5 +1,8 @@
 """The compute threads of a step, chosen by measured time."""
 
+import os
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -16,6 +19,7 @@ from model_host.engine.compute_threads import (
     StepThreads,
     ThreadChoice,
     compute_threads,
+    spin_settings,
 )
 from model_host.engine.numerics import synthetic_model
 from model_host.engine.shapes import SAFE
@@ -23,6 +27,33 @@ from model_host.engine.torch_engine import TorchEngine
 from tests.model_host.engine import tiny_model
 
 STEPS = 4_000
+
+
+def test_the_spin_is_set_for_gnu_openmp_alone(tmp_path: Path) -> None:
+    torch_folder = tmp_path / "torch"
+    assert not spin_settings({}, torch_folder)
+    (tmp_path / "torch.libs").mkdir()
+    (tmp_path / "torch.libs" / "libgomp-0123.so.1.0.0").touch()
+    added = spin_settings({"OMP_NUM_THREADS": "2"}, torch_folder)
+    assert added == {"GOMP_SPINCOUNT": "1000", "OMP_WAIT_POLICY": "active"}
+    for name in added:
+        assert not spin_settings({name: "passive"}, torch_folder)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="torch has another OpenMP there")
+def test_openmp_takes_the_settings() -> None:
+    kept = {k: v for k, v in os.environ.items() if not k.startswith(("OMP_", "GOMP_"))}
+    result = subprocess.run(
+        [sys.executable, "-c", "import model_host.engine.compute_threads, torch"],
+        env=kept | {"OMP_DISPLAY_ENV": "verbose"},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
+    )
+    shown = result.stderr.replace("[host] ", "")
+    assert "OMP_WAIT_POLICY = 'ACTIVE'" in shown
+    assert "GOMP_SPINCOUNT = '1000'" in shown
 
 
 def run(choice: ThreadChoice, steps: int, seconds: Callable[[int], float]) -> list[int]:

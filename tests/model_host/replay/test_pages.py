@@ -27,7 +27,7 @@ class Computing:
         while at < len(part.ids):
             done = self.pages.compute(part, at, rows)
             at = max(at, done.stop)
-            chosen += [int(np.argmax(row)) for row in ([] if done.logits is None else done.logits)]
+            chosen += [int(np.argmax(row)) for row in done.logits]
             self.pool.check_integrity()
         return chosen
 
@@ -78,7 +78,7 @@ def test_evicted_pages_are_computed_again_a_bounded_number_of_times():
     one.pages.compute(part, 0, 512)
     one.pool.cached.evict(KEY)
     done = one.pages.compute(part, 512, 300)
-    assert (done.stop, done.logits) == (300, None)
+    assert (done.stop, done.rows, len(done.logits)) == (300, [], 0)
     assert one.compute(Pass(part.ids, 512, part.wanted)) == tokens
     with pytest.raises(CacheBusy):
         for _ in range(LOSSES_MAX):

@@ -3,7 +3,7 @@
 from random import Random
 
 from model_host.engine_api import CHUNK_TOKENS
-from model_host.replay.passes import GAP_ROWS, Pass, Span, Wanted, logits_max, passes_of
+from model_host.replay.passes import Pass, Span, Wanted, logits_max, passes_of
 
 
 def random_spans(walk: Random) -> list[Span]:
@@ -64,25 +64,21 @@ def wanting(length: int, *ranges: range) -> Pass:
     return Pass(tuple(range(length)), 0, {row: [Wanted(0, 0)] for rows in ranges for row in rows})
 
 
-def test_a_chunk_ends_with_the_rows_whose_logits_are_wanted():
-    one = wanting(2000, range(99, 150), range(1000, 1600))
-    assert one.chunk(0, 512, 1000) == (150, 51)
-    assert one.chunk(150, 512, 1000) == (662, 0)
-    assert one.chunk(662, 512, 1000) == (1174, 174)
-    assert one.chunk(1174, 512, 1000) == (1600, 426)
-    assert one.chunk(1600, 512, 1000) == (2000, 0)
-
-
-def test_a_short_gap_between_wanted_rows_is_bridged_and_a_long_one_is_not():
-    near, far = range(110, 120), range(120 + GAP_ROWS + 1, 260)
-    assert wanting(300, range(90, 100), near).chunk(0, 512, 1000) == (120, 30)
-    assert wanting(300, near, far).chunk(0, 512, 1000) == (120, 10)
+def test_a_chunk_has_the_logits_of_the_rows_wanted_and_of_no_others():
+    one = wanting(2000, range(99, 150), range(400, 420), range(1000, 1600))
+    assert one.chunk(0, 512, 1000) == (512, [*range(99, 150), *range(400, 420)])
+    assert one.chunk(512, 300, 1000) == (812, [])
+    assert one.chunk(812, 512, 1000) == (1324, [*range(1000, 1324)])
+    assert one.chunk(1600, 512, 1000) == (2000, [])
 
 
 def test_a_chunk_is_bounded_in_rows_and_in_logits():
     one = wanting(4000, range(4000))
-    assert one.chunk(0, 16, 1000) == (16, 16)
-    assert one.chunk(0, 9999, 9999) == (CHUNK_TOKENS, CHUNK_TOKENS)
-    assert one.chunk(5, 512, 100) == (105, 100)
+    assert one.chunk(0, 16, 1000) == (16, [*range(16)])
+    assert one.chunk(0, 9999, 9999) == (CHUNK_TOKENS, [*range(CHUNK_TOKENS)])
+    assert one.chunk(5, 512, 100) == (105, [*range(5, 105)])
+    apart = wanting(600, range(10, 20), range(300, 310))
+    assert apart.chunk(0, 512, 10) == (300, [*range(10, 20)])
+    assert apart.chunk(300, 512, 10) == (600, [*range(300, 310)])
     assert logits_max(49_152) > CHUNK_TOKENS
     assert logits_max(10**9) == 1
