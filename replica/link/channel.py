@@ -208,8 +208,12 @@ class Channel:
             out.deliver.append(StateChanged(self.id, state))
 
     def settle(self, out: EffectsBuilder) -> None:
-        """Become SYNCHRONIZED if nothing is unacked and nothing wanted."""
-        is_complete = not self.unacked and not self.wanted
+        """Become SYNCHRONIZED if nothing is unacked and nothing wanted.
+
+        A hub that was sent the log has the conversation open for this link only once it
+        answers an Open, which follows whatever is acked before (LINK-10).
+        """
+        is_complete = not (self.unacked or self.wanted or self.seedings)
         if is_complete and self.state in (SyncState.RECONCILING, SyncState.DESYNCHRONIZED):
             self.recheck_at = None
             self.change(SyncState.SYNCHRONIZED, out)

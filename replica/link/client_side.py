@@ -129,7 +129,8 @@ class ClientSide(Exchange):
             channel.change(SyncState.SYNCHRONIZED, out)
             return
         if message.equal and channel.is_open:
-            return  # equal to our log when we asked; acks cover the rest
+            channel.settle(out)  # equal to our log when we asked; acks cover the rest
+            return
         self._receive_difference(channel, held, message, out, now)
 
     def _receive_difference(

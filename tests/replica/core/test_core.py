@@ -26,6 +26,8 @@ def test_entries_written_without_a_link_are_durable_and_sent_with_the_next_one()
     scene.connect()
     assert len(scene.hub.shelf[conversation].log) == 2
     assert scene.core.holdings.unacked(conversation) == set()
+    assert scene.states()[-1] is SyncState.RECONCILING, "the hub is asked before"
+    scene.do(scene.core.handle_deadline(scene.now))
     assert scene.states()[-1] is SyncState.SYNCHRONIZED
 
 

@@ -123,6 +123,20 @@ def test_after_entries_of_a_seeding_are_refused_the_hub_is_asked_at_once(scene: 
     assert channel.recheck_at == 3.0 + limits.DENIED_RECHECK_S
 
 
+def test_the_hub_is_asked_behind_a_seeding_though_all_of_it_is_acked_before(scene: Scene) -> None:
+    """It has the conversation open for this link only then, and sends nothing of it before."""
+    channel = scene.channel()
+    scene.receive(scene.fault(ConversationUnknown()), 3.0)
+    channel.sent.update(channel.unacked)
+    scene.receive(Ack(scene.id, tuple(e.id for e in scene.line)), 3.1)
+    assert not channel.unacked
+    assert (channel.state, channel.recheck_at) == (SyncState.RECONCILING, 3.0)
+    scene.side.send_open(channel, scene.out, 3.2, with_heads=True)
+    digest = scene.held.log.digest
+    scene.receive(Opened(scene.id, digest, True), 3.3)
+    assert (channel.state, channel.recheck_at) == (SyncState.SYNCHRONIZED, None)
+
+
 def test_refused_entries_ask_nothing_while_a_question_is_open(scene: Scene) -> None:
     """Else each of them asks, each answer sends the log again, and the exchange never ends."""
     channel = scene.channel()
