@@ -20,8 +20,9 @@ from pathlib import Path
 # Rounds, some 40 us, that a thread spins before it sleeps. OpenMP's own number, 3 ms, is about a
 # time slice: where two engines compute, each thread waits for one that the other's spinning
 # threads keep from its core (DECISIONS D525). Under an active policy GNU's OpenMP spins as long
-# where more threads than cores exist, those of a second profile for example, and 4 us without it
-# (D532). Other libraries spin for ever under that policy. Whoever sets either one has decided.
+# where more threads than cores exist, those of a second profile for example, and a tenth of that
+# without it (D532). Other libraries spin for ever under that policy. Whoever sets either one has
+# decided.
 _SPIN = {"GOMP_SPINCOUNT": "1000", "OMP_WAIT_POLICY": "active"}
 
 

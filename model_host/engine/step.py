@@ -152,6 +152,6 @@ def _logits(
 
 def _rows(hidden: torch.Tensor, start: int, wanted: Sequence[int]) -> torch.Tensor:
     """Return the rows wanted of a slice whose first row is `start`."""
-    if isinstance(wanted, range):
+    if isinstance(wanted, range) and wanted.step == 1:
         return hidden[start + wanted.start : start + wanted.stop]
     return hidden[torch.tensor(wanted, dtype=torch.long, device=hidden.device) + start]
