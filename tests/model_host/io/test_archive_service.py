@@ -92,6 +92,16 @@ async def test_an_import_that_is_left_while_it_is_stored_ends_before_its_file(
     assert isinstance(stored[0], Manifest)
 
 
+async def has_log(host: HostServer, talk: Talk) -> None:
+    """Wait until a host has all of a conversation; it is on the shelf before its entries."""
+
+    def is_whole() -> bool:
+        held = host.replica.shelf.get(talk.id)
+        return held is not None and held.log.digest == talk.held.log.digest
+
+    assert await host.replica.wait_for(is_whole, 20)
+
+
 async def test_a_checkpoint_travels_to_another_host_of_the_ring(served: ServedHost):
     second = public_key(load_or_create(served.folder / "second" / "identity.key"))
     async with served.host() as host:
@@ -105,7 +115,7 @@ async def test_a_checkpoint_travels_to_another_host_of_the_ring(served: ServedHo
     moved = Talk(served.replica, talk.id, second)
     async with other_host(served, "second", served.folder / "host") as host:
         assert host.key == second
-        await host.replica.wait_for(lambda: talk.id in host.replica.shelf, 20)
+        await has_log(host, talk)
         async with HostCalls(host.address, served.replica.key, host.key) as calls:
             done = await calls.import_(parts(archive))
         assert (done.conversation, done.checkpoint.tokens) == (talk.id, tokens)
@@ -158,7 +168,7 @@ async def test_archives_that_were_changed_or_are_foreign_leave_nothing(
             assert await host.thread.manifests(conversation) == []
         assert list((served.folder / "host" / "derived" / "imports").iterdir()) == []
     async with other_host(served, "third") as host:  # without the ring
-        await host.replica.wait_for(lambda: talk.id in host.replica.shelf, 20)
+        await has_log(host, talk)
         async with HostCalls(host.address, served.replica.key, host.key) as calls:
             assert await refused(calls, archive) == "ARCHIVE_FOREIGN"
 
