@@ -12,6 +12,7 @@ from rich.text import Text
 from antiphon.cli import chat_commands
 from antiphon.cli.chat_commands import Leave
 from antiphon.cli.chat_session import CONTINUE_STEP, ChatSession, Turn, raise_if_refused
+from antiphon.cli.command import EXIT_FAILED
 from antiphon.cli.line_editor import is_open
 from antiphon.cli.screen import AnswerScreen
 from antiphon.cli.send import say_awaited
@@ -22,8 +23,8 @@ from replica.io import turns
 
 
 async def talk(chat: ChatSession) -> int:
-    """Read and run lines until the input ends; return the exit code."""
-    out = chat.session.out
+    """Read and run lines until the input ends; return the exit code, 1 if a line failed."""
+    out, code = chat.session.out, 0
     while (line := await _read_block()) is not None:
         try:
             if chat_commands.is_command(line):
@@ -33,13 +34,14 @@ async def talk(chat: ChatSession) -> int:
             if turn is not None:
                 await _Answer(chat).run(turn)
         except Leave:
-            return 0
+            return code
         except _Left:
             out.note(Text("left; the answer, if any, goes on into the log", "dim"))
             return 130
         except AntiphonError as error:
             out.fail(error)
-    return 0
+            code = EXIT_FAILED
+    return code
 
 
 class _Left(Exception):  # it is no error

@@ -19,10 +19,11 @@ import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
+from typing import IO, get_args
 
 from model_host.engine import file_sha256
 from model_host.errors import ModelFileError
+from model_host.io.config import Numerics
 from replica.errors import AntiphonError
 from replica.io import at_home
 
@@ -174,6 +175,10 @@ def _known(name: str) -> Known:
         if model.name == name:
             return model
     names = ", ".join(model.name for model in MODELS)
+    known, _, numerics = name.rpartition("@")
+    if any(known == model.name for model in MODELS):
+        choices = ", ".join(f"@{each}" for each in get_args(Numerics))
+        raise ModelUnknown(f"'@{numerics}' names no numerics; {known} may have {choices}")
     raise ModelUnknown(f"no model is called '{name}'; known: {names}")
 
 

@@ -14,6 +14,7 @@ from typing import Any, Literal, TextIO, cast
 import structlog
 from structlog.typing import EventDict, Processor, WrappedLogger
 
+from replica.io.background_stderr import BackgroundStderr
 from replica.io.daemon import Stderr
 
 LogFormat = Literal["auto", "console", "json"]
@@ -42,9 +43,10 @@ _SHARED: tuple[Processor, ...] = (
 
 
 def log_to_stderr(log_format: LogFormat = "auto") -> None:
-    """Log to stderr, the libraries' own logs included."""
-    configure_log(log_format, logging.INFO)
-    handler = logging.StreamHandler(cast(TextIO, Stderr()))
+    """Log a daemon's events to stderr, the libraries' own logs included."""
+    stderr = BackgroundStderr(_lines_lost)
+    _configure(log_format, logging.INFO, stderr)
+    handler = logging.StreamHandler(cast(TextIO, stderr))
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
             foreign_pre_chain=(*_SHARED, structlog.stdlib.ExtraAdder(), _add_library),
@@ -62,12 +64,20 @@ def log_to_stderr(log_format: LogFormat = "auto") -> None:
 
 def configure_log(log_format: LogFormat, level: int) -> None:
     """Log events of at least `level` to stderr; leave the libraries' logs as they are."""
+    _configure(log_format, level, Stderr())
+
+
+def _configure(log_format: LogFormat, level: int, stderr: Stderr) -> None:
     structlog.configure(
         processors=(*_SHARED, structlog.dev.set_exc_info, *_renderers(log_format)),
         wrapper_class=structlog.make_filtering_bound_logger(level),
         # One write for each line: lines of several threads do not mix.
-        logger_factory=structlog.WriteLoggerFactory(cast(TextIO, Stderr())),
+        logger_factory=structlog.WriteLoggerFactory(cast(TextIO, stderr)),
     )
+
+
+def _lines_lost(count: int) -> None:
+    structlog.get_logger().warning("log lines lost", count=count)
 
 
 def _renderers(log_format: LogFormat) -> tuple[Processor, ...]:

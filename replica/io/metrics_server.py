@@ -24,6 +24,7 @@ REQUEST_BYTES_MAX = 8192
 ANSWER_TIMEOUT_S = 10.0
 """Seconds for a request and its answer together."""
 _TEXT = "text/plain; charset=utf-8"
+_ENDS = (OSError, TimeoutError, EOFError, asyncio.LimitOverrunError)
 
 Read = Callable[[], Awaitable[Sequence[Measure]]]
 """Returns the measures of this moment. Raises HostError while a part does not answer."""
@@ -100,8 +101,9 @@ class MetricsServer:
             return
         self._connections.add(task)
         try:
-            # A client that sends too much, too slowly, or ends early gets no answer.
-            with suppress(OSError, TimeoutError, EOFError, asyncio.LimitOverrunError):
+            # A client that sends too much, too slowly, or ends early gets no answer. asyncio of
+            # Python 3.11 logs a traceback for a task of its own that ends cancelled.
+            with suppress(*_ENDS, asyncio.CancelledError):
                 async with asyncio.timeout(ANSWER_TIMEOUT_S):
                     head = await reader.readuntil(b"\r\n\r\n")
                     writer.write(await self._answer(head))

@@ -49,6 +49,8 @@ class Mix:
     """Number of disks that lose entries to flipped bits."""
     hub_memory: int
     """Most conversations in the hub's memory besides those in use."""
+    late_s: float = 0.0
+    """By how much a replica's deadlines run late, behind the frames that came meanwhile."""
     promotes: bool = False
     """Whether the last person begins as a reader, and becomes a writer; no seed draws it."""
 
@@ -131,6 +133,7 @@ def draw(random: Random) -> Mix:
         pushes=random.choice((1, 4)) if on(0.3) else 0,
         damage=random.choice((1, 2)) if on(0.3) else 0,
         hub_memory=1 if on(0.5) else 9,
+        late_s=random.choice((0.0, 0.0, 0.1, 1.0)),
     )
     return calmed(mix) if on(0.1) else mix
 

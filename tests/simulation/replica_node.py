@@ -181,7 +181,8 @@ class ReplicaNode(Node):
         if wake_at is None or wake_at == self._wake:
             return
         self._wake = wake_at
-        self.later(max(0.0, wake_at - self.clock.now), partial(self._wake_up, wake_at))
+        delay_s = max(0.0, wake_at - self.clock.now) + self.mix.late_s
+        self.later(delay_s, partial(self._wake_up, wake_at))
 
     def _wake_up(self, wake_at: float) -> None:
         if self._wake == wake_at:

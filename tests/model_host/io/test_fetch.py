@@ -133,6 +133,11 @@ def test_an_unknown_name_is_refused(cache: Path) -> None:
         fetch.pull("another")
 
 
+def test_unknown_numerics_behind_a_name_are_named(cache: Path) -> None:
+    with pytest.raises(fetch.ModelUnknown, match=r"'@q5' names no numerics; .* @auto, @q4, @bf16"):
+        fetch.pull(f"{KNOWN.name}@q5")
+
+
 def test_a_name_resolves_only_once_the_model_is_here(real_model: Path, cache: Path) -> None:
     with pytest.raises(fetch.ModelMissing):
         fetch.resolve(KNOWN.name)

@@ -88,7 +88,9 @@ async def test_two_endpoints_of_one_process_share_nothing(server: MetricsServer)
     assert b"antiphon_test_links" not in await other.text()
 
 
-async def test_idle_connections_are_bounded_and_ended_at_the_stop(server: MetricsServer) -> None:
+async def test_idle_connections_are_bounded_and_ended_at_the_stop(
+    server: MetricsServer, caplog: pytest.LogCaptureFixture
+) -> None:
     host, port = parse_address(server.address)
     idle = [await asyncio.open_connection(host, port) for _ in range(CONNECTIONS_MAX)]
     # All places are taken once the first of them is refused an answer.
@@ -97,6 +99,7 @@ async def test_idle_connections_are_bounded_and_ended_at_the_stop(server: Metric
     for reader, writer in idle:
         assert await reader.read() == b""
         await close(writer)
+    assert caplog.text == ""
 
 
 async def test_a_host_whose_engine_has_stopped_is_unavailable() -> None:

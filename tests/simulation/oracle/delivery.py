@@ -54,6 +54,8 @@ class Delivery:
 
     def decided(self, hub: Hub, effects: HubEffects) -> None:
         """Check the effects of the hub before its log changes again."""
+        for conversation in {entry.conversation for entry in effects.persist}:
+            self._members_of(hub, conversation)
         for link_id, frame in effects.send:
             link = hub.links.get(link_id)
             if link is not None and link.peer is not None:
@@ -79,13 +81,16 @@ class Delivery:
     def _check_reader(
         self, hub: Hub, conversation: ConversationId, peer: PublicKey, kind: str
     ) -> None:
-        held = hub.shelf.get(conversation)
-        known = self._members.get(conversation)
-        if held is None and (known is None or kind != "Listing"):
+        known = self._members_of(hub, conversation)
+        if known is None or (conversation not in hub.shelf and kind != "Listing"):
             raise Violation(f"{kind} of a conversation the hub does not hold in memory")
-        # A conversation that is not in memory keeps its last members.
-        if held is not None and (known is None or known.held is not held):
-            known = self._members[conversation] = _Members(held)
-        assert known is not None, "a new one was made above"
         if not known.may_read(peer):
             raise Violation(f"{kind} goes to a key that may not read the conversation")
+
+    def _members_of(self, hub: Hub, conversation: ConversationId) -> _Members | None:
+        """Return the members of a conversation: the last ones while it is not in memory."""
+        held = hub.shelf.get(conversation)
+        known = self._members.get(conversation)
+        if held is not None and (known is None or known.held is not held):
+            known = self._members[conversation] = _Members(held)
+        return known

@@ -14,6 +14,7 @@ from replica.link.channel import Channel
 from replica.link.client_side import ClientSide
 from replica.link.credit import FlowControl
 from replica.link.effects import EffectsBuilder
+from replica.link.events import SyncState
 from replica.link.exchange import Exchange
 from replica.link.hub_side import HubSide
 from replica.link.messages import Fault, Open, Opened
@@ -145,3 +146,17 @@ def counts_lanes_the_hub_is_ahead_on_as_acked() -> Patch:
         channel.deliver_acked(getattr(self, "guessed", []), out)
 
     return mock.patch.multiple(ClientSide, _send_missing=guess, _receive_difference=report_early)
+
+
+def settles_before_the_hub_answers_an_open() -> Patch:
+    """A log that is sent and acked counts as synchronized: the Open behind it never goes out."""
+
+    def settle(self: Channel, out: EffectsBuilder) -> None:
+        if not (self.unacked or self.wanted) and self.state in (
+            SyncState.RECONCILING,
+            SyncState.DESYNCHRONIZED,
+        ):
+            self.recheck_at = None
+            self.change(SyncState.SYNCHRONIZED, out)
+
+    return mock.patch.object(Channel, "settle", settle)

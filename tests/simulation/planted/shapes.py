@@ -20,6 +20,11 @@ def slow(mix: Mix) -> Mix:
     return replace(calmed(mix), people=3, conversations=1, actions=12, revoke="", span_s=50.0)
 
 
+def lagging(mix: Mix) -> Mix:
+    """Play without any fault, while deadlines run a second late."""
+    return replace(slow(mix), late_s=1.0)
+
+
 def cancelling(mix: Mix) -> Mix:
     """Let people cancel, without any fault."""
     return replace(_dense(calmed(mix)), cancels=True, span_s=15.0)

@@ -1,0 +1,86 @@
+"""Standard error of a daemon whose reader may have stopped.
+
+A write to a pipe or terminal that nobody reads blocks the process at the first line beyond
+the buffer. So a thread writes to these, and lines beyond a bound are lost and counted.
+"""
+
+import atexit
+import os
+import stat
+import sys
+import threading
+from collections import deque
+from collections.abc import Callable
+
+from replica.io.daemon import Stderr
+
+HELD_MAX = 1 << 20
+"""Most characters of lines that wait for the reader."""
+_END_WAIT_S = 1.0
+"""How long the end of the process waits for the reader."""
+
+
+class BackgroundStderr(Stderr):
+    """Standard error that never raises and never waits: what can't be written is lost."""
+
+    def __init__(self, on_lost: Callable[[int], None]) -> None:
+        """Report to `on_lost`, in a thread, how many lines were lost once the rest is written."""
+        self._on_lost = on_lost
+        self._lines: deque[str] = deque()
+        self._held = 0
+        self._lost = 0
+        self._changed = threading.Condition()
+        self._thread: threading.Thread | None = None
+
+    def write(self, text: str) -> int:
+        """Write the text if possible, or let the thread write it; return its length."""
+        if not _may_block():
+            return super().write(text)
+        with self._changed:
+            if self._held + len(text) > HELD_MAX:
+                self._lost += 1
+            else:
+                self._lines.append(text)
+                self._held += len(text)
+                self._changed.notify_all()
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="stderr", daemon=True)
+                self._thread.start()
+                atexit.register(self.drain)
+        return len(text)
+
+    def flush(self) -> None:
+        """Flush if possible; the thread flushes the lines that it writes."""
+        if not _may_block():
+            super().flush()
+
+    def drain(self) -> None:
+        """Wait until all lines are written, or for as long as the end of the process may wait."""
+        with self._changed:
+            self._changed.wait_for(lambda: not self._lines, _END_WAIT_S)
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._lines)
+                text = self._lines[0]
+            super().write(text)
+            super().flush()
+            with self._changed:
+                self._lines.popleft()
+                self._held -= len(text)
+                lost = 0 if self._lines else self._lost
+                self._lost -= lost
+                self._changed.notify_all()
+            if lost:
+                self._on_lost(lost)
+
+
+def _may_block() -> bool:
+    """Say whether standard error is a pipe, a socket or a terminal."""
+    try:
+        descriptor = sys.stderr.fileno()
+        mode = os.fstat(descriptor).st_mode
+    except (OSError, ValueError):
+        return False
+    return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or os.isatty(descriptor)
