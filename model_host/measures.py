@@ -158,6 +158,8 @@ class RunView:
     output_tokens: int
     age_s: float
     first_token_s: float | None
+    failure: str = ""
+    """The reason for which it does not go on; it is tried again."""
 
 
 def measures(

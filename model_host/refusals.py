@@ -115,7 +115,10 @@ class RequestExpired(GenerationRefused):
     """The turn of the request came after the time its author set."""
 
     reason = "REQUEST_EXPIRED"
-    next_step = "Send the request again if the answer is still wanted."
+    next_step = (
+        "Send the request again if the answer is still wanted. If it was sent just now, compare "
+        "the clock of this machine with the host's."
+    )
 
 
 class CallRepeated(GenerationRefused):

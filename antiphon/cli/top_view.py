@@ -256,10 +256,20 @@ def _row(one: RunningRequest, own: PublicKey, width: int) -> Text:
     return Text(
         _cells(
             width, short(one.conversation), short(one.request), whose,
-            _progress(one, _prompt_cells(width)), str(one.output_tokens), rate,
+            _state(one, _prompt_cells(width)), str(one.output_tokens), rate,
             _age(one.age_s),
         )
     )  # fmt: skip
+
+
+def _state(one: RunningRequest, cells: int) -> str:
+    """Return the progress of a prompt, or why the request does not go on."""
+    return _reason(one.failure)[:cells] if one.failure else _progress(one, cells)
+
+
+def _reason(text: str) -> str:
+    """Return a reason that a host gives, if it has the form of one."""
+    return text if text.isascii() and text.replace("_", "").isupper() else "?"
 
 
 def _progress(one: RunningRequest, cells: int) -> str:
@@ -328,6 +338,7 @@ def _request_record(one: RunningRequest) -> dict[str, Any]:
         "age_s": one.age_s,
         "first_token_s": one.first_token_s or None,
         "tokens_per_s": _rounded(one.tokens_per_s or None),
+        "failure": one.failure or None,
     }
 
 

@@ -976,6 +976,7 @@ class RunningRequest(_message.Message):
     OUTPUT_TOKENS_FIELD_NUMBER: _builtins.int
     AGE_MS_FIELD_NUMBER: _builtins.int
     FIRST_TOKEN_MS_FIELD_NUMBER: _builtins.int
+    FAILURE_FIELD_NUMBER: _builtins.int
     conversation: _builtins.bytes
     """Its conversation, 32 bytes."""
     request: _builtins.bytes
@@ -996,6 +997,8 @@ class RunningRequest(_message.Message):
     """Milliseconds since the host began with it."""
     first_token_ms: _builtins.int
     """Milliseconds until its first token; unset before that."""
+    failure: _builtins.str
+    """Reason of the error that it failed with, such as STORE_FULL, while it waits to be tried again."""
     def __init__(
         self,
         *,
@@ -1009,10 +1012,11 @@ class RunningRequest(_message.Message):
         output_tokens: _builtins.int = ...,
         age_ms: _builtins.int = ...,
         first_token_ms: _builtins.int = ...,
+        failure: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["age_ms", b"age_ms", "author", b"author", "computed_tokens", b"computed_tokens", "conversation", b"conversation", "first_token_ms", b"first_token_ms", "found_tokens", b"found_tokens", "output_tokens", b"output_tokens", "owner", b"owner", "prompt_tokens", b"prompt_tokens", "request", b"request"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["age_ms", b"age_ms", "author", b"author", "computed_tokens", b"computed_tokens", "conversation", b"conversation", "failure", b"failure", "first_token_ms", b"first_token_ms", "found_tokens", b"found_tokens", "output_tokens", b"output_tokens", "owner", b"owner", "prompt_tokens", b"prompt_tokens", "request", b"request"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -6,7 +6,9 @@ failure closes the request it belongs to (DECISIONS D57).
 """
 
 import asyncio
+import time
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import assert_never
 
 import structlog
@@ -27,7 +29,7 @@ from model_host.schedule import (
 )
 from replica.conversation import Conversation
 from replica.errors import AntiphonError, HostError, StoreError, Unavailable
-from replica.ids import ConversationId, short
+from replica.ids import ConversationId, EntryId, short
 from replica.io import Replica, now_ms
 from replica.link import EntriesAcked, EntriesAdmitted, Event, StateChanged, SyncState
 from replica.log import Entry, Join, Kind
@@ -40,6 +42,23 @@ BOUNDS = Bounds(running_max=64, running_per_owner_max=48, waiting_per_owner_max=
 """The numbers of requests answered at the same time, and of those that wait."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Failure:
+    """Why a request could not be answered, which is tried again."""
+
+    conversation: ConversationId
+    reason: str
+    since: float
+
+    def view(self, request: EntryId, now: float) -> RunView:
+        """Return the progress of a request of which nothing is being computed."""
+        return RunView(
+            self.conversation, request,
+            prompt_tokens=0, found_tokens=0, computed_tokens=0, output_tokens=0,
+            age_s=now - self.since, first_token_s=None, failure=self.reason,
+        )  # fmt: skip
+
+
 class Host:
     """Answers the requests that name it, several at a time."""
 
@@ -49,6 +68,7 @@ class Host:
         self._handler = handler
         self._awake = asyncio.Event()
         self._schedule = Schedule(replica.public, BOUNDS)
+        self._failures: dict[EntryId, _Failure] = {}
         self._excess: asyncio.Queue[tuple[Conversation, RefuseExcess]] = asyncio.Queue()
         replica.listen(self._receive)
 
@@ -75,8 +95,12 @@ class Host:
         return {"open": len(selection.open)} | left_out
 
     def views(self) -> list[RunView]:
-        """Return the progress of the runs, the one that runs longest first."""
-        return sorted(self._handler.runs.views(), key=lambda view: -view.age_s)
+        """Return the progress of the requests, the one that runs longest first."""
+        found = {view.request: view for view in self._handler.runs.views()}
+        now = time.monotonic()
+        for request, failure in self._failures.items():
+            found.setdefault(request, failure.view(request, now))
+        return sorted(found.values(), key=lambda view: -view.age_s)
 
     def _receive(self, event: Event) -> None:
         runs = self._handler.runs
@@ -171,7 +195,7 @@ class Host:
                     await self._handler.close_request(held, decision.request, failure)
             except (StoreError, Unavailable) as error:
                 # The log can't be written now, as on a full disk; the request stays open.
-                await self._pause(error)
+                await self._pause(held, decision, error)
                 return True
             except HostKeyShared as error:
                 # Closing it would interrupt that process's answer.
@@ -210,7 +234,11 @@ class Host:
             case _:
                 assert_never(decision)
 
-    async def _pause(self, error: AntiphonError) -> None:
+    async def _pause(self, held: Conversation, decision: Decision, error: AntiphonError) -> None:
         """Let time pass before a request is tried again that the log could not take."""
         log.warning("could not answer", reason=error.reason, detail=error.detail)
-        await asyncio.sleep(RETRY_AFTER_S)
+        self._failures[decision.request] = _Failure(held.id, error.reason, time.monotonic())
+        try:
+            await asyncio.sleep(RETRY_AFTER_S)
+        finally:
+            del self._failures[decision.request]

@@ -59,7 +59,7 @@ class ManifestFiles:
         found, broken = [], 0
         for path in paths:
             try:
-                found.append((path, decode_manifest(path.read_bytes(), self._mac_key)))
+                found.append((path, decode_manifest(pack_files.read_whole(path), self._mac_key)))
             except (CheckpointCorrupt, OSError):
                 pack_files.drop(path)
                 broken += 1

@@ -64,8 +64,21 @@ def write_error(error: OSError) -> CheckpointWriteFailed:
 
 
 def open_file(path: Path, mode: str) -> FileIO:
-    """Open an unbuffered file, private if it is new."""
-    return FileIO(path, mode, opener=lambda name, flags: os.open(name, flags, 0o600))
+    """Open an unbuffered file, private if it is new.
+
+    A pipe in its place waits for nobody: it is refused to write to, and empty to read.
+    """
+
+    def opener(name: str, flags: int) -> int:
+        return os.open(name, flags | os.O_NONBLOCK, 0o600)
+
+    return FileIO(path, mode, opener=opener)
+
+
+def read_whole(path: Path) -> bytes:
+    """Return the bytes of a file. Raises OSError."""
+    with open_file(path, "r") as file:
+        return file.readall() or b""
 
 
 def write_all(file: FileIO, data: bytes | memoryview) -> None:

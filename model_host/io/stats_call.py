@@ -50,6 +50,7 @@ def _request_to_pb(view: RunView, held: Conversation) -> pb.RunningRequest:
         output_tokens=view.output_tokens,
         age_ms=int(view.age_s * 1000),
         first_token_ms=int((view.first_token_s or 0.0) * 1000),
+        failure=view.failure,
     )
 
 

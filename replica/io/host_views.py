@@ -27,6 +27,8 @@ class RunningRequest:
     age_s: float
     first_token_s: float
     """0 before the first token."""
+    failure: str = ""
+    """The reason for which it does not go on; it is tried again."""
 
     @property
     def tokens_per_s(self) -> float:
@@ -107,6 +109,7 @@ def sample_from_pb(raw: pb.StatsResponse) -> HostSample:
                 one.output_tokens,
                 one.age_ms / 1000,
                 one.first_token_ms / 1000,
+                one.failure,
             )
             for one in raw.requests
         ),

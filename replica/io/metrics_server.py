@@ -23,6 +23,8 @@ CONNECTIONS_MAX = 8
 REQUEST_BYTES_MAX = 8192
 ANSWER_TIMEOUT_S = 10.0
 """Seconds for a request and its answer together."""
+READ_TIMEOUT_S = 5.0
+"""Seconds for the measures, of which a part may not answer."""
 _TEXT = "text/plain; charset=utf-8"
 _ENDS = (OSError, TimeoutError, EOFError, asyncio.LimitOverrunError)
 
@@ -43,6 +45,7 @@ class MetricsServer:
         except ImportError as error:
             raise ArgumentInvalid("metrics: pip install 'antiphon[metrics]' first") from error
         self._read = read
+        self.read_timeout_s = READ_TIMEOUT_S
         self._latest: Sequence[Measure] = ()
         self._format = prometheus_client.generate_latest
         self._content_type: str = prometheus_client.CONTENT_TYPE_LATEST
@@ -123,15 +126,19 @@ class MetricsServer:
             body = await self.text()
         except AntiphonError as error:
             log.warning("metrics not read", reason=error.reason, detail=error.detail)
-            return _response("503 Service Unavailable", _TEXT, f"{error.reason}\n".encode())
+            return _unavailable(error.reason)
+        except TimeoutError:
+            log.warning("metrics not read", detail="a part of the process does not answer")
+            return _unavailable(f"no measures within {self.read_timeout_s:g} s")
         answer = _response("200 OK", self._content_type, body)
         return answer if method == b"GET" else answer[: len(answer) - len(body)]
 
     # --- the registry -----------------------------------------------------------------
 
     async def text(self) -> bytes:
-        """Return the measures of this moment in the text format."""
-        self._latest = await self._read()
+        """Return the measures of this moment in the text format. Raises TimeoutError."""
+        async with asyncio.timeout(self.read_timeout_s):
+            self._latest = await self._read()
         return self._format(self.registry)
 
     def collect(self) -> Iterator[Any]:
@@ -197,6 +204,10 @@ async def _close(writer: asyncio.StreamWriter) -> None:
     writer.close()
     with suppress(OSError):  # the peer may have closed it first
         await writer.wait_closed()
+
+
+def _unavailable(why: str) -> bytes:
+    return _response("503 Service Unavailable", _TEXT, f"{why}\n".encode())
 
 
 def _response(status: str, content_type: str, body: bytes) -> bytes:

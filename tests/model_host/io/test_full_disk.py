@@ -114,6 +114,8 @@ async def test_a_run_whose_journal_was_full_resumes_at_its_token(served_real: Se
             await until(lambda: any(line["event"] == "could not answer" for line in logs))
             assert journal.stat().st_size == limit  # the last token is torn
             assert talk.held.order.answer(request) is None
+            stalled = [(request, StoreError.reason)]
+            await until(lambda: stalled == [(v.request, v.failure) for v in host.host.views()])
         (reason,) = {line["reason"] for line in logs if line["event"] == "could not answer"}
         assert reason == StoreError.reason
         answer = await talk.answer(request)

@@ -114,6 +114,20 @@ async def test_a_host_whose_engine_has_stopped_is_unavailable() -> None:
     await server.stop()
 
 
+async def test_a_host_whose_engine_does_not_answer_is_unavailable() -> None:
+    async def hang() -> list[Measure]:
+        await asyncio.Event().wait()
+        raise AssertionError("the event is never set")
+
+    server = MetricsServer(hang)
+    server.read_timeout_s = 0.1
+    await server.start("127.0.0.1:0")
+    status, body = await ask(server.address, b"GET /metrics HTTP/1.1\r\n\r\n")
+    assert status.endswith("503 Service Unavailable")
+    assert body.decode() == "no measures within 0.1 s\n"
+    await server.stop()
+
+
 @pytest.mark.parametrize(
     ("given", "address"),
     [("9101", ("127.0.0.1", 9101)), (":1", ("127.0.0.1", 1)), ("[::1]:2", ("::1", 2)),

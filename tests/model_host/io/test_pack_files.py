@@ -1,0 +1,40 @@
+"""Files of checkpoints that are no files."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from model_host.errors import CheckpointCorrupt, CheckpointMissing
+from model_host.io import pack_files
+from model_host.io.checkpoint_files import Checkpoints
+from tests.model_host.kv.plain_pages import filled, restore
+
+IDS = list(range(1000, 1400))
+
+
+def test_a_pipe_is_empty_to_read_and_refused_to_write_to(tmp_path: Path) -> None:
+    path = tmp_path / "00000000.pack"
+    os.mkfifo(path)
+    assert pack_files.read_whole(path) == b""
+    with pytest.raises(OSError, match="No such device"):
+        pack_files.open_file(path, "a")
+
+
+@pytest.mark.parametrize("suffix", [".pack", ".manifest"])
+def test_a_pipe_in_place_of_a_file_is_a_broken_file(tmp_path: Path, suffix: str) -> None:
+    store = Checkpoints(tmp_path, mac_key=b"k" * 32, budget_bytes=1 << 24)
+
+    def save(tokens: int) -> None:
+        store.save(b"a", b"n" * 32, b"s" * 32, b"", IDS[:tokens], filled(tokens))
+
+    save(128)
+    (path,) = tmp_path.rglob(f"*{suffix}")
+    path.unlink()
+    os.mkfifo(path)
+    with pytest.raises(CheckpointCorrupt):
+        restore(store, b"a", b"n" * 32, IDS)
+    with pytest.raises(CheckpointMissing):
+        restore(store, b"a", b"n" * 32, IDS)
+    save(200)
+    assert restore(store, b"a", b"n" * 32, IDS) == filled(200)
