@@ -5,11 +5,14 @@ It imports nothing more than the command does, so that the start takes no longer
 
 import sys
 
+from replica.imports.io import without_grpc_lines
+
 EXIT_INTERRUPTED = 130
 
 
 def main() -> None:
     """Load the command and run it."""
+    without_grpc_lines()
     try:
         from antiphon.cli.main import main as run
 

@@ -13,7 +13,6 @@ exit codes: 1 for an error, 2 for wrong usage, 130 for Ctrl-C.
 import io
 import json
 import logging
-import os
 import sys
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -123,8 +122,6 @@ def _version() -> str:
 
 def main() -> None:
     """Run the command; the entry point."""
-    # gRPC's own log would mix with our output.
-    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     # Characters that can't be shown become question marks; invalid input is refused later.
     for stream, errors in ((sys.stdin, "surrogateescape"), (sys.stdout, "replace")):
         if isinstance(stream, io.TextIOWrapper):

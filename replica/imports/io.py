@@ -1,4 +1,4 @@
-"""The environment of a daemon before its imports."""
+"""The environment of a program before its imports."""
 
 import os
 
@@ -6,7 +6,8 @@ import os
 def without_grpc_lines() -> None:
     """Keep gRPC's core from writing to stderr itself, unless the environment wants its lines.
 
-    Peers cause them with calls and handshakes that are wrong, and they are no events of the log.
-    Call it before grpc is imported.
+    Peers cause them with calls and handshakes that are wrong, and a hub with connections that it
+    ends. They are no events of a daemon's log. Call it before grpc is imported: later, nothing
+    changes.
     """
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")

@@ -1,5 +1,6 @@
 """Where the command begins, and Ctrl-C while it does."""
 
+import os
 import subprocess
 import sys
 import tomllib
@@ -50,3 +51,28 @@ def test_the_package_runs_as_the_command(arguments: list[str], status: int, show
     assert done.returncode == status
     assert shown in done.stdout + done.stderr
     assert "Traceback" not in done.stderr
+
+
+AS_GRPC_IS_LOADED = """
+import os, sys
+
+class Watch:
+    def find_spec(self, name, *_rest):
+        if name == "grpc":
+            print("verbosity", os.environ.get("GRPC_VERBOSITY"))
+
+sys.meta_path.insert(0, Watch())
+sys.argv = ["antiphon", "--version"]
+from antiphon.cli.entry import main
+main()
+"""
+
+
+def test_grpc_is_silent_from_the_moment_it_is_loaded() -> None:
+    """It reads the variable then: a hub's end of an idle connection was a line on the screen."""
+    done = subprocess.run(
+        [sys.executable, "-c", AS_GRPC_IS_LOADED],
+        check=True, cwd=ROOT, capture_output=True, text=True, timeout=60,
+        env={name: value for name, value in os.environ.items() if name != "GRPC_VERBOSITY"},
+    )  # fmt: skip
+    assert done.stdout.startswith("verbosity NONE\n")
