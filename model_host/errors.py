@@ -44,7 +44,9 @@ class ModelFileError(HostError):
     """The model file can't be used."""
 
     reason = "MODEL_FILE_UNUSABLE"
-    next_step = "Run `make model`, or pass the path of another GGUF file or model folder."
+    next_step = (
+        "Give the path of another GGUF file or model folder, or a name of `antiphon model list`."
+    )
 
 
 class ModelFileMissing(ModelFileError):

@@ -29,6 +29,10 @@ def new_matcher(tokenizer: LLTokenizer, grammar: str) -> LLMatcher:
     return LLMatcher(tokenizer, grammar, log_level=0, limits=LIMITS)
 
 
+_PLAIN = {"NoExtensionBias": "no text has its form"}
+"""What the engine says by the name of a reason alone."""
+
+
 def problem_of(matcher: LLMatcher) -> str:
     """Return the engine's message for a failure, cleaned and cut; empty for none."""
     if not matcher.is_error():
@@ -38,7 +42,7 @@ def problem_of(matcher: LLMatcher) -> str:
         message = message.partition(mark)[0]
     words = " ".join(message.split())
     printable = "".join(c if c.isprintable() else "?" for c in words)
-    return printable[:PROBLEM_CHARACTERS_MAX] or "no reason given"
+    return _PLAIN.get(printable, printable)[:PROBLEM_CHARACTERS_MAX] or "no reason given"
 
 
 class _Bytes:

@@ -12,7 +12,7 @@ from antiphon.cli.output import harmless
 from antiphon.cli.rows import entries_at, words_of
 from replica.conversation import Conversation, Place, awaited, calls_ahead, queued_place
 from replica.ids import EntryId, PublicKey
-from replica.log import Entry, Kind, Message
+from replica.log import Entry, Message
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,18 +92,16 @@ def _for_tool(held: Conversation, view: BranchView, names: Names) -> str:
 
 
 def _next(held: Conversation, behind: list[Entry], waiting: list[EntryId]) -> list[Next]:
-    found = []
-    for entry in behind:
-        body = held.log.body(entry.id)
-        if isinstance(body, Message):
-            words = " ".join(words_of(body.parts).split())
-            found.append(Next(entry.header.author, words))
-        elif entry.id in waiting and not _follows_message(held, entry):
-            found.append(Next(entry.header.author, ""))
-    return found
+    requests = (entry for entry in behind if entry.id in waiting)
+    return [Next(request.header.author, _words_before(held, request)) for request in requests]
 
 
-def _follows_message(held: Conversation, request: Entry) -> bool:
-    """Say whether a request was written with a message right before it."""
-    parents = (held.log.entries[i].header for i in request.header.parents)
-    return any(h.kind == Kind.MESSAGE and h.author == request.header.author for h in parents)
+def _words_before(held: Conversation, request: Entry) -> str:
+    """Return the message with which a request was written, in one line; empty if there is none."""
+    for parent in request.header.parents:
+        body = held.log.body(parent)
+        if isinstance(body, Message) and held.log.entries[parent].header.author == (
+            request.header.author
+        ):
+            return " ".join(words_of(body.parts).split())
+    return ""

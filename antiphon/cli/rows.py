@@ -157,6 +157,8 @@ def _role(speaker: int) -> str:
 def _void(held: Conversation, entry: Entry) -> str:
     """Return why a message is void; of any other, the program that says it wrote it."""
     if not held.log.membership.is_visible(entry):
+        if entry.id in held.order.listed_by:
+            return "its author may not write this by now; the model has read it"
         return "void: its author may not write this"
     body = held.log.body(entry.id)
     return f"from {body.label}" if isinstance(body, Message) and body.label else ""

@@ -4,6 +4,7 @@ AntiphonError
 ├── RequestRefused
 │   ├── EventsMissed      an iterator over events that was read too slowly
 │   ├── LoopUnsuitable    a call in an event loop that is not the replica's, or a wait in that
+│   ├── ProcessForked     a replica with a hub, in a process forked from one that was linked
 │   ├── ReplicaClosed     a call behind the end of the `with` that opened the replica
 │   ├── RunUnfinished     the answer of a run that has not ended
 │   ├── RunTooLong        a run with more calls of tools than it may make
@@ -20,6 +21,7 @@ __all__ = [
     "CallOpen",
     "EventsMissed",
     "LoopUnsuitable",
+    "ProcessForked",
     "ReplicaClosed",
     "RunTooLong",
     "RunUnfinished",
@@ -49,6 +51,16 @@ class LoopUnsuitable(RequestRefused):
     next_step = (
         "Await the async form in the event loop that opened its replica. Use the blocking form in"
         " plain functions, also as a tool, and in other threads."
+    )
+
+
+class ProcessForked(RequestRefused):
+    """A process that was forked from one with a link to a hub can have none itself."""
+
+    reason = "PROCESS_FORKED"
+    next_step = (
+        'Start the process by spawn, as with multiprocessing.get_context("spawn"), or link only'
+        " behind the fork."
     )
 
 

@@ -1,14 +1,28 @@
 """The arguments of a run, checked before anything is written. Pure."""
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any
 
 from antiphon.library import events as e
 from replica.conversation import call_digest, key_digest, says_nothing
-from replica.ids import ID_BYTES, PublicKey
-from replica.log import CallKey, LogitBias, Part, Sampling, Text
-from replica.refusals import ArgumentInvalid
+from replica.ids import ID_BYTES, SALT_BYTES, PublicKey
+from replica.limits import PARTS_MAX
+from replica.log import (
+    CallKey,
+    Kind,
+    LogitBias,
+    Message,
+    Part,
+    Sampling,
+    Speaker,
+    Text,
+    ToolResult,
+    codec,
+    decode_body,
+    salted,
+)
+from replica.refusals import ArgumentInvalid, BodyMalformed
 
 if TYPE_CHECKING:
     from antiphon.library.tools import Tool
@@ -76,13 +90,28 @@ def parts_of(content: str | Sequence[Part]) -> tuple[Part, ...]:
         content = (Text(check_text(content, "the text")),)
     if not isinstance(content, Iterable):
         raise ArgumentInvalid(f"a message is a text or parts, not {content!r}")
-    parts = tuple(content)
-    for one in parts:
-        if not isinstance(one, Part):
-            raise ArgumentInvalid(f"a message is a text or parts, and {one!r} is none")
+    parts = tuple(_checked(one) for one in content)
+    if len(parts) > PARTS_MAX:
+        raise ArgumentInvalid(f"the message has {len(parts)} parts, more than {PARTS_MAX}")
     if says_nothing(parts):
         raise ArgumentInvalid("the message is empty")
     return parts
+
+
+def _checked(part: object) -> Part:
+    """Return a part as the log gives it back. Raises ArgumentInvalid where that is another one."""
+    if not isinstance(part, Part):
+        raise ArgumentInvalid(f"a message is a text or parts, and {part!r} is none")
+    if isinstance(part, ToolResult) and isinstance(part.parts, list):
+        part = replace(part, parts=tuple(part.parts))
+    try:
+        body = salted(bytes(SALT_BYTES), codec.encode_body(Message(Speaker.USER, (part,))))
+        found = decode_body(Kind.MESSAGE, body)
+    except (AttributeError, TypeError, ValueError, BodyMalformed) as error:
+        raise ArgumentInvalid(f"{part!r} can't be written: {error}") from error
+    if not isinstance(found, Message) or found.parts != (part,):
+        raise ArgumentInvalid(f"a field of {part!r} has another type than it should")
+    return part
 
 
 def _check_biases(value: Any) -> None:
@@ -90,7 +119,7 @@ def _check_biases(value: Any) -> None:
     if not is_list:
         raise ArgumentInvalid(f"logit_bias is {value!r}, and no list of LogitBias")
     for one in value:
-        if not isinstance(one.token_id, int):
+        if not isinstance(one.token_id, int) or isinstance(one.token_id, bool):
             raise ArgumentInvalid(f"logit_bias names {one.token_id!r}, and no id of a token")
 
 

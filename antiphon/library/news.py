@@ -1,6 +1,6 @@
 """The events that entries of the log stand for. Pure."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 
 from antiphon.library import events as e
 from replica.conversation import Conversation, uncounted_results
@@ -24,6 +24,7 @@ from replica.log import (
     reach,
     text_of,
 )
+from replica.order import SealNode, tail
 
 
 def answer_of(held: Conversation, request: EntryId) -> e.Answer | None:
@@ -43,20 +44,34 @@ def _finish_of(generation: Generation) -> FinishReason:
     return FinishReason(reason) if reason in set(FinishReason) else FinishReason.UNSPECIFIED
 
 
-def events_of(held: Conversation, entries: Iterable[Entry], me: PublicKey) -> Iterator[e.Event]:
-    """Yield the events of admitted entries, in their order; void entries have none.
+def events_of(
+    held: Conversation, entries: Iterable[Entry], me: PublicKey, read: Container[Entry] = ()
+) -> Iterator[e.Event]:
+    """Yield the events of admitted entries, in their order.
 
-    `me` is the key whose branch is `mine` where the entries begin another one.
+    `me` is the key whose branch is `mine` where the entries begin another one. Void entries have
+    no events, but those in `read`: the context has them, though they are void by now.
     """
     for entry in entries:
         membership = held.log.membership
         if entry.header.kind == Kind.MEMBER:
             if membership.counts(entry):
                 yield from _of_member(held, entry)
-        elif membership.is_visible(entry):
+        elif membership.is_visible(entry) or entry in read:
             yield from _of_entry(held, entry, me)
         if held.log.lane_fork(entry.header.lane) is not None:
             yield e.Diverged(entry.header.author, entry.id, held.id)
+
+
+def history_of(held: Conversation, node: SealNode | None, me: PublicKey) -> Iterator[e.Event]:
+    """Yield what is said and answered on the branch up to a seal and behind it, in order."""
+    context = held.order.context(node.id) if node is not None else []
+    if node is not None and node.generation is not None:
+        context = [*context, held.log.entries[node.generation]]
+    entries = dict.fromkeys([*context, *tail(held.order, node)])
+    for event in events_of(held, entries, me, set(context)):
+        if isinstance(event, e.Said | e.ToolCalled | e.ToolDone | e.Answered):
+            yield event
 
 
 def _of_entry(held: Conversation, entry: Entry, me: PublicKey) -> Iterator[e.Event]:

@@ -15,7 +15,7 @@ from replica.io.expiring_blobs import ExpiringBlobs
 from replica.io.fetch import fetch_missing, import_entries
 from replica.io.flags import read_settings
 from replica.io.folder_use import FolderTaken, FolderUse, take_folder, use_of
-from replica.io.forked import close_file, own_file
+from replica.io.forked import close_file, has_lost_grpc, own_file
 from replica.io.grpc_server import (
     STOP_GRACE_S,
     add_services,
@@ -156,6 +156,7 @@ __all__ = [
     "fetch_missing",
     "guarded_streams",
     "has_joined",
+    "has_lost_grpc",
     "import_entries",
     "invite",
     "issued_invitations",

@@ -16,6 +16,9 @@ from replica.io.daemon import Stderr
 
 HELD_MAX = 1 << 20
 """Most characters of lines that wait for the reader."""
+_LINE_WAIT_S = 0.05
+"""How long a line waits to be written, if none is before it: lines keep their place among others
+that the process writes, as on a terminal."""
 _END_WAIT_S = 1.0
 """How long the end of the process waits for the reader."""
 
@@ -39,14 +42,17 @@ class BackgroundStderr(Stderr):
         with self._changed:
             if self._held + len(text) > HELD_MAX:
                 self._lost += 1
-            else:
-                self._lines.append(text)
-                self._held += len(text)
-                self._changed.notify_all()
+                return len(text)
+            is_first = not self._lines
+            self._lines.append(text)
+            self._held += len(text)
+            self._changed.notify_all()
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, name="stderr", daemon=True)
                 self._thread.start()
                 atexit.register(self.drain)
+            if is_first:
+                self._wait_written(_LINE_WAIT_S)
         return len(text)
 
     def flush(self) -> None:
@@ -57,7 +63,10 @@ class BackgroundStderr(Stderr):
     def drain(self) -> None:
         """Wait until all lines are written, or for as long as the end of the process may wait."""
         with self._changed:
-            self._changed.wait_for(lambda: not self._lines, _END_WAIT_S)
+            self._wait_written(_END_WAIT_S)
+
+    def _wait_written(self, timeout_s: float) -> None:
+        self._changed.wait_for(lambda: not self._lines, timeout_s)
 
     def _run(self) -> None:
         while True:

@@ -1,8 +1,9 @@
-"""Descriptors that a forked child gives up (DECISIONS D453).
+"""What a forked child gives up (DECISIONS D453): descriptors of its parent, and gRPC.
 
 A lock of an open file, a listening socket and a connection last until every process that
 has them open is gone. A child that its parent forked has them all: when the parent is
-killed, the child would keep the store locked, and never answer.
+killed, the child would keep the store locked, and never answer. gRPC works in no child of a
+process that has used it: calls are never answered.
 """
 
 import os
@@ -31,7 +32,23 @@ def own_socket(one: socket.socket) -> socket.socket:
     return one
 
 
+class _Grpc:
+    is_used = False
+    is_lost = False
+
+
+def note_grpc() -> None:
+    """Note that this process uses gRPC."""
+    _Grpc.is_used = True
+
+
+def has_lost_grpc() -> bool:
+    """Say whether this process was forked from one that had used gRPC."""
+    return _Grpc.is_lost
+
+
 def _give_up() -> None:
+    _Grpc.is_lost = _Grpc.is_used
     descriptors = [*_FILES, *(one.fileno() for one in _SOCKETS)]
     nothing = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
     for descriptor in descriptors:

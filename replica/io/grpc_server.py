@@ -1,6 +1,7 @@
 """The server parts common to the daemons: listening, health, running until a signal."""
 
 import asyncio
+import errno
 import signal
 import socket
 from collections.abc import Awaitable, Mapping
@@ -79,6 +80,8 @@ def _why_not(address: str) -> str:
         with socket.socket(found[0][0], socket.SOCK_STREAM) as probe:
             probe.bind(found[0][4])
     except OSError as error:
+        if error.errno == errno.EADDRINUSE:
+            return "the port is in use; choose another, or end the process that has it"
         return error.strerror or str(error)
     return "in use or invalid"
 

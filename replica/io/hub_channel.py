@@ -21,6 +21,7 @@ import grpc
 from replica.conversation import is_loopback, require_address
 from replica.io import rpc
 from replica.io.certificate import TLS_NAME
+from replica.io.forked import note_grpc
 from replica.link import NO_CERTIFICATE
 from replica.refusals import HubUnreachable
 
@@ -52,6 +53,7 @@ class HubChannel:
 
 def plain_channel(address: str) -> HubChannel:
     """Return a channel without TLS, for loopback only; it connects lazily."""
+    note_grpc()
     channel = grpc.aio.insecure_channel(address, options=rpc.CHANNEL_OPTIONS)
     return HubChannel(channel, NO_CERTIFICATE)
 
@@ -69,6 +71,7 @@ async def open_channel(address: str) -> HubChannel:
 
 def secure_channel(address: str, certificate: bytes) -> HubChannel:
     """Return a channel that accepts `certificate` (DER) alone, whatever the host's name is."""
+    note_grpc()
     root = ssl.DER_cert_to_PEM_cert(certificate).encode()
     options = (*rpc.CHANNEL_OPTIONS, ("grpc.ssl_target_name_override", TLS_NAME))
     credentials = grpc.ssl_channel_credentials(root)

@@ -62,7 +62,13 @@ class HubLink:
                 await self._run_stream()
             except AntiphonError as error:
                 if self.last_error is None or self.last_error.reason != error.reason:
-                    log.info("hub link down", reason=error.reason, detail=error.detail)
+                    say = log.info if error.retryable else log.warning
+                    say(
+                        "hub link down",
+                        reason=error.reason,
+                        detail=error.detail,
+                        next_step=error.next_step,
+                    )
                 self.last_error = error
                 # Also if there never was a link, so that callers waiting for the hub are notified.
                 fault = Fault.of(error)

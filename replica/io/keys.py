@@ -67,14 +67,10 @@ def backup(path: Path, passphrase: str) -> bytes:
 def restore(path: Path, backup_text: bytes, passphrase: str) -> Ed25519PrivateKey:
     """Write the key of a backup to `path`; another key there is never replaced.
 
-    A damaged file is set aside. Raises KeyFileInvalid if the passphrase or the
-    backup is wrong, or if the file holds another key.
+    A damaged file is set aside. Raises BackupInvalid if the passphrase or the backup is wrong,
+    and KeyFileTaken if the file holds another key.
     """
-    try:
-        key = _from_text(backup_text, _passphrase(passphrase), "the backup")
-    except KeyFileUnchecked:
-        # Made before there were checksums; the caller shows the key, to be compared.
-        key = _from_pem(backup_text, _passphrase(passphrase), "the backup")
+    key = _from_backup(backup_text, _passphrase(passphrase))
     _set_aside_if_no_file(path)
     existing, held = _read(path), None
     if existing is not None:
@@ -194,6 +190,18 @@ def _from_text(text: bytes, passphrase: bytes | None, what: str) -> Ed25519Priva
     if public_key(key) != named:
         raise KeyFileInvalid(f"{what} holds another key than the one it names")
     return key
+
+
+def _from_backup(text: bytes, passphrase: bytes) -> Ed25519PrivateKey:
+    try:
+        return _from_text(text, passphrase, "the backup")
+    except KeyFileUnchecked:
+        # Made before there were checksums; the caller shows the key, to be compared.
+        return _from_pem(text, passphrase, "the backup")
+    except BackupInvalid:
+        raise
+    except KeyFileInvalid as error:
+        raise BackupInvalid(error.detail) from error
 
 
 def _from_pem(data: bytes, passphrase: bytes | None, what: str) -> Ed25519PrivateKey:

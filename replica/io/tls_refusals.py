@@ -20,5 +20,5 @@ class HubKeyUnknown(RequestRefused):
     reason = "HUB_KEY_UNKNOWN"
     next_step = (
         "Join with an invitation, which carries the key; or run `antiphon hub trust --key KEY` with"
-        " the key that the hub prints when it starts."
+        " the key that the hub prints when it starts. A host has it as `--hub-key`."
     )

@@ -61,7 +61,10 @@ def ids_fault(
     for one in ids:
         if not isinstance(one, int) or not 0 <= one <= TOKEN_ID_MAX:
             return f"{name} names {one!r}, which is no token"
-    if any(a >= b for a, b in pairwise(ids)):
+    twice = [a for a, b in pairwise(ids) if a == b]
+    if twice:
+        return f"{name} names token {twice[0]} twice"
+    if any(a > b for a, b in pairwise(ids)):
         return f"{name} is not in ascending order of ids"
     if ids and ids[-1] > id_max:
         return f"{name} names a token outside the vocabulary of {id_max + 1}"

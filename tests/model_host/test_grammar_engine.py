@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from llguidance import LLTokenizer, TokenizerWrapper
+from llguidance import LLMatcher, LLTokenizer, TokenizerWrapper
 
 from model_host.grammar_engine import (
     ENGINE,
@@ -63,3 +63,12 @@ def test_a_problem_shows_nothing_of_the_engines_state() -> None:
 )
 def test_a_hostile_grammar_reaches_a_limit_not_the_end_of_memory(grammar: str) -> None:
     assert "too many" in check(lark(grammar)).lower()
+
+
+@pytest.mark.parametrize(
+    "grammar",
+    [lark("start: start"), LLMatcher.grammar_from_regex(r"[^\x00-\x{10FFFF}]"),
+     LLMatcher.grammar_from_json_schema('{"$ref": "#"}')],
+)  # fmt: skip
+def test_a_grammar_that_no_text_has_is_said_to_be_one(grammar: str):
+    assert check(grammar) == "no text has its form"

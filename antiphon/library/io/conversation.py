@@ -37,7 +37,6 @@ from replica.log import (
     Text,
     ToolResult,
 )
-from replica.order import tail
 from replica.refusals import ArgumentInvalid
 
 
@@ -192,20 +191,14 @@ class Conversation(Members):
         """Return the branch from its beginning, as the model sees it, and what is not sealed yet.
 
         Said, ToolCalled, ToolDone and Answered, in order. A system text is a Said that is_system.
+        Words of a key that was removed stay where the model has read them.
 
         >>> answer = await trip.ask("Capital of France?")
         >>> [type(event).__name__ for event in await trip.history()]
         ['Said', 'Answered']
         """
         held, place = await self._held(), await self.place()
-        node = goes_behind(held, place)
-        entries = held.order.context(node.id) if node is not None else []
-        if node is not None and node.generation is not None:
-            entries = [*entries, held.log.entries[node.generation]]
-        entries = [*entries, *tail(held.order, node)]
-        shown = (e.Said, e.ToolCalled, e.ToolDone, e.Answered)
-        found = news.events_of(held, dict.fromkeys(entries), self.replica.public)
-        return tuple(event for event in found if isinstance(event, shown))
+        return tuple(news.history_of(held, goes_behind(held, place), self.replica.public))
 
     def events(self) -> AsyncGenerator[e.Event, None]:
         """Return an iterator over what happens in the conversation from now on.

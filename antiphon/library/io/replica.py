@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from antiphon.library import events as e
+from antiphon.library.errors import ProcessForked
 from antiphon.library.given import check_id, check_text, check_timeout
 from antiphon.library.io.conversation import Conversation
 from antiphon.library.io.feed import Feed
@@ -25,6 +26,7 @@ from replica.io import (
     check_usable,
     documents,
     has_joined,
+    has_lost_grpc,
     keys,
     require_link,
     save_hub,
@@ -369,6 +371,8 @@ def _opened(
     label: str | None = None,
 ) -> Opening[Replica]:
     async def enter(stack: AsyncExitStack) -> Replica:
+        if hub is not None and has_lost_grpc():
+            raise ProcessForked("its parent had used gRPC, which a hub is linked by")
         await take_folder(path, FolderUse.REPLICA, FolderUse.HOST)
         key = keys.load_or_create(path / "identity.key")
         store = path / "log" / "log.db"

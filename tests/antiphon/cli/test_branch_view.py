@@ -31,6 +31,20 @@ def test_the_tool_that_is_waited_for_is_named() -> None:
     assert queue_words(turns.held, view, names) == "you wait for the tool book␛ of ada"
 
 
+def test_only_turns_that_wait_for_an_answer_are_next() -> None:
+    turns = Turns()
+    first = turns.ask(turns.owner, turns.say(turns.owner, "Hi.", turns.genesis))
+    taken_back = turns.ask(turns.writer, turns.say(turns.writer, "Taken back.", first))
+    turns.add(turns.writer, Cancel(), taken_back)
+    note = turns.say(turns.owner, "A note.", taken_back)
+    asked = turns.ask(turns.writer, turns.say(turns.writer, "What\nnow?", note))
+    again = turns.ask(turns.writer, asked)
+    view = view_of(turns.held, place_on_branch(turns.held, again.id))
+    assert view.running == first.id
+    assert [one.words for one in view.next] == ["What now?", ""]
+    assert queue_words(turns.held, view, Names(own=turns.owner.public)).endswith("and 1 more")
+
+
 def test_the_words_that_a_closed_turn_goes_behind_are_shown() -> None:
     turns = Turns()
     first = turns.answer(turns.ask(turns.owner, turns.say(turns.owner, "Hi.", turns.genesis)))

@@ -204,6 +204,20 @@ with antiphon.open(sys.argv[1]) as me:
     print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
     print(len(notes.say("Of the parent.")))
 """
+LINKED = """
+with antiphon.open(sys.argv[1], hub="127.0.0.1:1") as me:
+    pass
+child = os.fork()
+if not child:
+    try:
+        antiphon.open(sys.argv[1] + "-child", hub="127.0.0.1:1").__enter__()
+    except antiphon.AntiphonError as error:
+        print(error.reason, flush=True)
+    with antiphon.open(sys.argv[1] + "-child") as mine:
+        print(len(mine.key), flush=True)
+    os._exit(0)
+os.waitpid(child, 0)
+"""
 KILLED = """
 with antiphon.open(sys.argv[1]) as me:
     me.conversation("notes").say("Kept.")
@@ -223,6 +237,11 @@ async def test_a_forked_child_is_told_to_open_its_own(tmp_path: Path):
     assert (errors, code) == ("", 0)
     assert printed[0].startswith("REPLICA_CLOSED it was opened by the process that forked this one")
     assert printed[1:] == ["3", "32"]
+
+
+async def test_a_child_of_a_linked_process_is_told_that_it_can_have_no_link(tmp_path: Path):
+    printed, _grpc_on_the_fork, code = await output_of(LINKED, tmp_path)
+    assert (printed, code) == (["PROCESS_FORKED", "32"], 0)
 
 
 @asynccontextmanager

@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 
 from antiphon.library.given import Given, parts_of
-from replica.log import LogitBias, Text
+from replica.limits import PARTS_MAX
+from replica.log import LogitBias, Media, Opaque, Text, ToolCall, ToolResult
 from replica.refusals import ArgumentInvalid
 
 
@@ -23,6 +24,7 @@ from replica.refusals import ArgumentInvalid
         ({"sampling": {"top_k": 2.5}}, "top_k is 2.5, not a whole number"),
         ({"sampling": {"logit_bias": 3}}, "logit_bias is 3, and no list"),
         ({"sampling": {"logit_bias": [LogitBias("a", 1.0)]}}, "'a', and no id"),
+        ({"sampling": {"logit_bias": [LogitBias(True, 1.0)]}}, "True, and no id"),
         ({"key": 3}, "key is 3, and no text"),
         ({"key": ""}, "key is empty"),
         ({"key": "a\ud800"}, "key has an unpaired surrogate at 1"),
@@ -37,6 +39,30 @@ def test_a_wrong_argument_is_named(given: dict[str, Any], words: str):
 def test_only_text_and_parts_can_be_said(content: Any):
     with pytest.raises(ArgumentInvalid):
         parts_of(content)
+
+
+WRONG: list[Any] = [
+    Text(None), Text(5), Text(b"x"), Text("a\ud800"), Media(b"d" * 32, -3, "image/png"),
+    Media(b"d" * 32, 3, None), Media("d" * 32, 3, "image/png"), Media(b"d", 3, "image/png"),
+    ToolCall(None, None, None), ToolResult("a", (Text(None),)), ToolResult("a", "text"),
+    Opaque("x"),
+]  # type: ignore[list-item]  # fmt: skip
+
+
+@pytest.mark.parametrize("part", WRONG, ids=repr)
+def test_a_part_with_a_wrong_field_is_refused_by_name(part: Any):
+    with pytest.raises(ArgumentInvalid, match=type(part).__name__):
+        parts_of([Text("Hello."), part])
+
+
+def test_parts_are_as_many_as_an_entry_takes():
+    assert len(parts_of([Text("x")] * PARTS_MAX)) == PARTS_MAX
+    with pytest.raises(ArgumentInvalid, match="257 parts, more than 256"):
+        parts_of([Text("x")] * (PARTS_MAX + 1))
+
+
+def test_the_parts_of_a_result_may_be_a_list():
+    assert parts_of([ToolResult("a", [Text("x")])]) == (ToolResult("a", (Text("x"),)),)
 
 
 def test_the_options_are_those_of_each_request():

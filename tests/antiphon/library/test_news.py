@@ -2,8 +2,9 @@
 
 import pytest
 
+from antiphon.cli.rows import row_of
 from antiphon.library import events as e
-from antiphon.library.news import answer_of, call_before, events_of
+from antiphon.library.news import answer_of, call_before, events_of, history_of
 from replica.conversation.runs import retry_place
 from replica.log.body import (
     FinishReason,
@@ -47,6 +48,21 @@ def test_a_turn_is_said_asked_sealed_and_answered(turns: Turns):
         e.Sealed(request.id, seal.id, turns.held.id),
         e.Answered(answer_of(turns.held, request.id), turns.held.id),  # type: ignore[arg-type]
     ]
+
+
+def test_words_of_a_removed_key_stay_in_the_history_where_the_model_has_read_them(turns: Turns):
+    first = turns.answer(turns.ask(turns.owner, turns.say(turns.owner, "Hi.", turns.genesis)))
+    said = turns.say(turns.writer, "The writer asks.", first)
+    answer = turns.answer(turns.ask(turns.writer, said), Text("Yes."))
+    unread = turns.say(turns.writer, "Not read.", answer)
+    turns.change(Revocation(turns.writer.public))  # it covers nothing of the writer's
+    assert not turns.held.log.membership.is_visible(said)
+    node = turns.held.order.nodes[answer.header.parents[0]]
+    found = list(history_of(turns.held, node, turns.owner.public))
+    words = [one.text if isinstance(one, e.Said) else one.answer.text for one in found]  # type: ignore[union-attr]
+    assert words == ["Hi.", "", "The writer asks.", "Yes."]
+    assert row_of(turns.held, said).note.endswith("the model has read it")
+    assert row_of(turns.held, unread).note.startswith("void")
 
 
 def test_a_system_text_is_told_from_what_a_person_said(turns: Turns):

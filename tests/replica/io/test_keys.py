@@ -15,6 +15,7 @@ from cryptography.hazmat.primitives.serialization import (
 
 from replica.ids import PublicKey
 from replica.io import key_text, keys
+from replica.io.key_refusals import BackupInvalid
 from replica.log.entry import public_key
 from replica.refusals import ArgumentInvalid, KeyFileInvalid, KeyFileUnchecked
 
@@ -142,7 +143,7 @@ def test_a_backup_needs_a_key_and_a_passphrase(path: Path) -> None:
 
 def test_an_unencrypted_key_is_not_accepted_as_a_backup(path: Path, tmp_path: Path) -> None:
     keys.load_or_create(path)
-    with pytest.raises(KeyFileInvalid):
+    with pytest.raises(BackupInvalid):
         keys.restore(tmp_path / "other.pem", path.read_bytes(), "p")
 
 
@@ -199,7 +200,7 @@ def test_every_wrong_bit_of_a_backup_is_noticed(path: Path, tmp_path: Path) -> N
     keys.load_or_create(path)
     backup = keys.backup(path, "p")
     for bit in range(8 * len(backup)):
-        with pytest.raises(KeyFileInvalid):
+        with pytest.raises(BackupInvalid):
             keys.restore(tmp_path / "other.key", flipped(backup, bit), "p")
     assert not (tmp_path / "other.key").exists()
 

@@ -27,7 +27,7 @@ def test_no_number_a_tiny_divisor_and_a_large_bias_are_faults() -> None:
 
 @pytest.mark.parametrize(
     ("ids", "words"),
-    [((9, 5), "ascending"), ((5, 5), "ascending"), ((-1,), "no token"), ((2**32,), "no token"),
+    [((9, 5), "ascending"), ((5, 5), "token 5 twice"), ((-1,), "no token"), ((2**32,), "no token"),
      (("a",), "no token"), ((1.5,), "no token"), (range(1_025), "more than 1024")],
 )  # fmt: skip
 def test_biases_name_tokens_in_order(ids: Sequence[Any], words: str) -> None:
