@@ -60,7 +60,7 @@ def biases(*pairs: tuple[int, float]) -> Sampling:
     [
         (biases((3, 100.5)), "bias of token 3 is 100.5"),
         (biases((3, float("nan"))), "bias of token 3 is nan"),
-        (biases((3, 1.0), (3, 2.0)), "order"),
+        (biases((3, 1.0), (3, 2.0)), "twice"),
         (biases((4, 1.0), (3, 2.0)), "order"),
         (biases((100, 1.0)), "outside the vocabulary of 100"),
         (biases(*((i, 1.0) for i in range(1025))), "1025 tokens, more than 1024"),
@@ -79,7 +79,7 @@ def test_as_many_biases_as_fit_are_accepted() -> None:
     ("wrong", "words"),
     [
         ((100,), "outside the vocabulary of 100"),
-        ((7, 7), "order"),
+        ((7, 7), "twice"),
         ((9, 7), "order"),
         (tuple(range(65)), "65 tokens, more than 64"),
     ],
