@@ -1,17 +1,16 @@
 // Ask a model: `node main.mjs ADDRESS FOLDER`. Each line of the input is one turn; each line of the
-// output is one event, as JSON. It ends with its input, once every turn has its answer.
+// output is one event, as JSON. It ends with its input, once every turn has its answer. One process at
+// a time uses a folder; it tells the answers of earlier ones again.
 import readline from 'node:readline';
 import { Client } from './client.mjs';
 
-if (process.argv.length !== 4) throw new Error('usage: node main.mjs ADDRESS FOLDER');
-const client = new Client(...process.argv.slice(2)), open = new Set();
-let ended;
 const print = (event, fields) => console.log(JSON.stringify({ event, ...fields }));
+const fail = ({ reason, message, next_step: step }) => process.exit(print('failed', { reason, detail: message ?? step }) ?? 1);
+const [address, folder] = process.argv.slice(2), open = new Set();
+if (!folder) fail({ reason: 'ARGUMENT_INVALID', message: 'usage: node main.mjs ADDRESS FOLDER' });
+let client, ended;
+try { client = new Client(address, folder); } catch ({ message }) { fail({ reason: 'FILE_UNUSABLE', message }); }
 const finish = () => ended && !open.size && client.close();
-const fail = ({ reason, message, next_step: step }) => {
-  print('failed', { reason, detail: message ?? step });
-  process.exit(1);
-};
 client.on('draft', (text) => print('draft', { text }));
 client.on('durable', (id) => print('durable', { id }));
 client.on('warning', ({ reason, detail }) => print('warning', { reason, detail }));

@@ -395,3 +395,17 @@ def test_it_writes_the_bytes_of_the_transcript(node: str) -> None:
 def test_the_client_is_small() -> None:
     lines = sum(len(path.read_text().splitlines()) for path in CLIENT.glob("*.mjs"))
     assert lines <= LINES_MAX
+
+
+def test_what_it_can_not_begin_with_is_one_event(node: str, tmp_path: Path) -> None:
+    (tmp_path / "client.json").write_text('{"seed": "ab')
+    file = tmp_path / "client.json"
+    for arguments, reason in (
+        ([], "ARGUMENT_INVALID"),
+        (["127.0.0.1:1", str(tmp_path)], "FILE_UNUSABLE"),
+        (["127.0.0.1:1", str(file)], "FILE_UNUSABLE"),
+    ):
+        command = [node, str(CLIENT / "main.mjs"), *arguments]
+        done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=60)
+        (line,) = done.stdout.splitlines()
+        assert (json.loads(line)["reason"], done.returncode, done.stderr) == (reason, 1, "")
