@@ -6,7 +6,6 @@ failure closes the request it belongs to (DECISIONS D57).
 """
 
 import asyncio
-import time
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import assert_never
@@ -48,14 +47,15 @@ class _Failure:
 
     conversation: ConversationId
     reason: str
-    since: float
+    began_ms: int
+    """Unix time at which it was sealed, or failed if it is not sealed."""
 
-    def view(self, request: EntryId, now: float) -> RunView:
+    def view(self, request: EntryId, now_ms: int) -> RunView:
         """Return the progress of a request of which nothing is being computed."""
         return RunView(
             self.conversation, request,
             prompt_tokens=0, found_tokens=0, computed_tokens=0, output_tokens=0,
-            age_s=now - self.since, first_token_s=None, failure=self.reason,
+            age_s=max(0, now_ms - self.began_ms) / 1000, first_token_s=None, failure=self.reason,
         )  # fmt: skip
 
 
@@ -97,7 +97,7 @@ class Host:
     def views(self) -> list[RunView]:
         """Return the progress of the requests, the one that runs longest first."""
         found = {view.request: view for view in self._handler.runs.views()}
-        now = time.monotonic()
+        now = now_ms()
         for request, failure in self._failures.items():
             found.setdefault(request, failure.view(request, now))
         return sorted(found.values(), key=lambda view: -view.age_s)
@@ -237,7 +237,9 @@ class Host:
     async def _pause(self, held: Conversation, decision: Decision, error: AntiphonError) -> None:
         """Let time pass before a request is tried again that the log could not take."""
         log.warning("could not answer", reason=error.reason, detail=error.detail)
-        self._failures[decision.request] = _Failure(held.id, error.reason, time.monotonic())
+        seal = held.order.seal_of.get(decision.request)
+        began_ms = held.log.entries[seal].header.create_time_ms if seal is not None else now_ms()
+        self._failures[decision.request] = _Failure(held.id, error.reason, began_ms)
         try:
             await asyncio.sleep(RETRY_AFTER_S)
         finally:
