@@ -123,6 +123,7 @@ class EngineThread:
         self.stop()
         await asyncio.to_thread(self._thread.join)
         await asyncio.to_thread(self._writer.join)
+        self._events.close()
 
     def _run(self) -> None:
         error: BaseException | None = None

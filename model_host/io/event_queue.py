@@ -31,10 +31,19 @@ class EventQueue:
         self._has_timer = False
         """Without one, nothing came for a while: the next event is delivered at once."""
         self._timer: asyncio.TimerHandle | None = None
+        self._is_closed = False
 
     def open(self) -> None:
         """Deliver on the running event loop."""
         self._loop = asyncio.get_running_loop()
+
+    def close(self) -> None:
+        """Deliver what waits, on the event loop, once nothing is posted any more.
+
+        A timer left behind would keep the engine, and its memory, for as long as it waits.
+        """
+        self._is_closed = True
+        self._wake()
 
     def post(self, events: Events) -> None:
         """Deliver events. Any thread may call this."""
@@ -58,7 +67,7 @@ class EventQueue:
             events, self._posted = self._posted, []
         if self._timer is not None:
             self._timer.cancel()
-        self._timer = self._loop.call_later(WAIT_S, self._look)
+        self._timer = None if self._is_closed else self._loop.call_later(WAIT_S, self._look)
         if events:
             self._deliver(events)
 

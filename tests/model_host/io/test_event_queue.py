@@ -135,3 +135,21 @@ def test_a_loop_that_is_woken_is_not_woken_twice(scene: Scene):
     assert len(scene.loop.timers) == 1
     scene.post()
     assert scene.loop.turn() == 0
+
+
+def test_the_end_delivers_what_waits_and_leaves_no_timer(scene: Scene):
+    scene.post(token(0))
+    scene.after(0)
+    scene.post(token(1))
+    scene.delivered.clear()
+    scene.queue.close()
+    assert scene.delivered == [[token(1)]]
+    assert not scene.loop.timers
+
+
+def test_a_wake_that_comes_behind_the_end_leaves_no_timer(scene: Scene):
+    scene.post(token(0))
+    scene.queue.close()
+    assert scene.loop.turn() == 1
+    assert scene.delivered == [[token(0)]]
+    assert not scene.loop.timers
