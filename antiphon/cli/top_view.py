@@ -269,7 +269,8 @@ def _state(one: RunningRequest, cells: int) -> str:
 
 def _reason(text: str) -> str:
     """Return a reason that a host gives, if it has the form of one."""
-    return text if text.isascii() and text.replace("_", "").isupper() else "?"
+    letters = text.replace("_", "")
+    return text if letters.isascii() and letters.isalpha() and letters.isupper() else "?"
 
 
 def _progress(one: RunningRequest, cells: int) -> str:

@@ -90,7 +90,7 @@ def parts_of(content: str | Sequence[Part]) -> tuple[Part, ...]:
         content = (Text(check_text(content, "the text")),)
     if not isinstance(content, Iterable):
         raise ArgumentInvalid(f"a message is a text or parts, not {content!r}")
-    parts = tuple(_checked(one) for one in content)
+    parts = tuple(_checked(number, one) for number, one in enumerate(content, 1))
     if len(parts) > PARTS_MAX:
         raise ArgumentInvalid(f"the message has {len(parts)} parts, more than {PARTS_MAX}")
     if says_nothing(parts):
@@ -98,19 +98,20 @@ def parts_of(content: str | Sequence[Part]) -> tuple[Part, ...]:
     return parts
 
 
-def _checked(part: object) -> Part:
+def _checked(number: int, part: object) -> Part:
     """Return a part as the log gives it back. Raises ArgumentInvalid where that is another one."""
     if not isinstance(part, Part):
         raise ArgumentInvalid(f"a message is a text or parts, and {part!r} is none")
+    what = f"part {number} of the message, of {type(part).__name__},"
     if isinstance(part, ToolResult) and isinstance(part.parts, list):
         part = replace(part, parts=tuple(part.parts))
     try:
         body = salted(bytes(SALT_BYTES), codec.encode_body(Message(Speaker.USER, (part,))))
         found = decode_body(Kind.MESSAGE, body)
-    except (AttributeError, TypeError, ValueError, BodyMalformed) as error:
-        raise ArgumentInvalid(f"{part!r} can't be written: {error}") from error
+    except (AttributeError, TypeError, ValueError, RecursionError, BodyMalformed) as error:
+        raise ArgumentInvalid(f"{what} can't be written: {error}") from error
     if not isinstance(found, Message) or found.parts != (part,):
-        raise ArgumentInvalid(f"a field of {part!r} has another type than it should")
+        raise ArgumentInvalid(f"{what} has a field of another type than it should")
     return part
 
 

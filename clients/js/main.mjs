@@ -5,9 +5,9 @@ import readline from 'node:readline';
 import { Client } from './client.mjs';
 
 const print = (event, fields) => console.log(JSON.stringify({ event, ...fields }));
-const fail = ({ reason, message, next_step: step }) => process.exit(print('failed', { reason, detail: message ?? step }) ?? 1);
+const fail = ({ reason, message, next_step: step }) => { print('failed', { reason, detail: message ?? step }); process.exit(1); };
 const [address, folder] = process.argv.slice(2), open = new Set();
-if (!folder) fail({ reason: 'ARGUMENT_INVALID', message: 'usage: node main.mjs ADDRESS FOLDER' });
+if (process.argv.length !== 4) fail({ reason: 'ARGUMENT_INVALID', message: 'usage: node main.mjs ADDRESS FOLDER' });
 let client, ended;
 try { client = new Client(address, folder); } catch ({ message }) { fail({ reason: 'FILE_UNUSABLE', message }); }
 const finish = () => ended && !open.size && client.close();

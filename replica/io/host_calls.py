@@ -12,6 +12,7 @@ from antiphon.v1.host_pb2_grpc import HostServiceStub
 from replica.conversation import ReplayMode
 from replica.ids import ConversationId, Digest, EntryId, PublicKey
 from replica.io import rpc, status
+from replica.io.forked import note_grpc
 from replica.io.grpc_server import require_loopback
 from replica.io.host_views import ContextPages, HostSample, pages_from_pb, sample_from_pb
 from replica.io.replays import ReplayEvent, event_from_pb, replay_request
@@ -27,6 +28,7 @@ class HostCalls:
     def __init__(self, address: str, key: Ed25519PrivateKey, host_key: PublicKey | None) -> None:
         """Connect lazily; `host_key` is the key the host must prove, None for any."""
         require_loopback(address)
+        note_grpc()
         self.address = address
         self._channel: Any = grpc.aio.insecure_channel(address, options=rpc.CHANNEL_OPTIONS)
         self._stub: Any = HostServiceStub(self._channel)

@@ -194,10 +194,11 @@ def _from_text(text: bytes, passphrase: bytes | None, what: str) -> Ed25519Priva
 
 def _from_backup(text: bytes, passphrase: bytes) -> Ed25519PrivateKey:
     try:
-        return _from_text(text, passphrase, "the backup")
-    except KeyFileUnchecked:
-        # Made before there were checksums; the caller shows the key, to be compared.
-        return _from_pem(text, passphrase, "the backup")
+        try:
+            return _from_text(text, passphrase, "the backup")
+        except KeyFileUnchecked:
+            # Made before there were checksums; the caller shows the key, to be compared.
+            return _from_pem(text, passphrase, "the backup")
     except BackupInvalid:
         raise
     except KeyFileInvalid as error:

@@ -73,6 +73,22 @@ def test_a_view_has_queue_batch_times_tiers_and_requests() -> None:
     assert second.split()[-4:] == ["41", "20.0", "3", "s"]
 
 
+@pytest.mark.parametrize(
+    ("failure", "shown"),
+    [("STORE_FULL", "STORE_FULL"), ("A\x1b[31M", "?"), ("STORE FULL", "?"), ("Ä", "?")],
+)
+@pytest.mark.parametrize("width", [20, 60, 80, 120])
+def test_why_a_request_does_not_go_on_is_shown_for_its_progress(
+    failure: str, shown: str, width: int
+) -> None:
+    (row,) = (line for line in view(sample(replace(RUN, failure=failure)), width) if "you" in line)
+    assert "\x1b" not in row
+    assert max(map(cell_len, [row])) <= width
+    if width > 20:
+        assert row.split()[row.split().index("you") + 1] == shown
+    assert "1024/2048" not in row
+
+
 def test_more_requests_than_lines_are_counted() -> None:
     shown = view(sample(*[RUN] * 40), height=16)
     assert len(shown) <= 16
@@ -117,6 +133,7 @@ def test_a_record_has_numbers_for_programs() -> None:
     assert made["metrics"]["antiphon_host_first_token_seconds"]["count"] == 4
     assert [one["first_token_s"] for one in made["requests"]] == [None, 1.0]
     assert made["hit_rate"] == 0.8
+    assert [one["failure"] for one in made["requests"]] == [None, None]
 
 
 def test_what_a_host_leaves_out_is_said_with_the_reason() -> None:

@@ -51,8 +51,22 @@ WRONG: list[Any] = [
 
 @pytest.mark.parametrize("part", WRONG, ids=repr)
 def test_a_part_with_a_wrong_field_is_refused_by_name(part: Any):
-    with pytest.raises(ArgumentInvalid, match=type(part).__name__):
+    with pytest.raises(ArgumentInvalid, match=f"part 2 of the message, of {type(part).__name__},"):
         parts_of([Text("Hello."), part])
+
+
+def test_a_refusal_does_not_repeat_a_long_part():
+    with pytest.raises(ArgumentInvalid) as raised:
+        parts_of([Text("x" * 100_000 + "\ud800")])
+    assert len(str(raised.value)) < 300
+
+
+def test_results_in_results_without_end_are_refused():
+    part = ToolResult("a", (Text("x"),))
+    for _ in range(5_000):
+        part = ToolResult("a", (part,))
+    with pytest.raises(ArgumentInvalid, match="can't be written"):
+        parts_of([part])
 
 
 def test_parts_are_as_many_as_an_entry_takes():

@@ -86,6 +86,21 @@ def test_another_kind_of_key_is_refused(path: Path) -> None:
         keys.load_or_create(path)
 
 
+@pytest.mark.parametrize("damage", [b"", b"a text", b"cut", b"another kind"])
+def test_what_is_no_backup_of_a_key_is_a_damaged_backup(path: Path, damage: bytes) -> None:
+    keys.load_or_create(path)
+    backup = damage
+    if damage == b"cut":
+        backup = keys.backup(path, "p")[:50]
+    elif damage == b"another kind":
+        other = ec.generate_private_key(ec.SECP256R1())
+        backup = other.private_bytes(
+            Encoding.PEM, PrivateFormat.PKCS8, BestAvailableEncryption(b"p")
+        )
+    with pytest.raises(BackupInvalid):
+        keys.restore(path.with_name("other.key"), backup, "p")
+
+
 def test_a_pipe_or_folder_instead_of_the_file_is_refused(path: Path) -> None:
     path.parent.mkdir()
     os.mkfifo(path, 0o600)
