@@ -53,6 +53,7 @@ async def test_a_caller_that_reads_nothing_keeps_no_profile_loaded(tmp_path: Pat
             await two.talk.ask("hello", tokens=1)
         events = calls.replay(two.talk.id, ReplayMode.VERIFY)
         await anext(events)
+        await until_computed(two.host.replays)  # before that it takes turns with the other one
         async with asyncio.timeout(30):
             await two.talk.ask("hello", tokens=1, profile=two.second.profile.digest)
         assert two.loaded == ["second"]
