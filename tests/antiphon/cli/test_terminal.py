@@ -126,12 +126,12 @@ def test_at_the_prompt_ctrl_c_and_the_end_of_input_leave(
 def test_deleting_is_not_done_unless_agreed_to(world: World, me: Terminal, keys: str) -> None:
     me.ok("new")
     with at(world, me, "delete", "--hub") as terminal:
-        terminal.expect("[y/N]")
+        terminal.expect("[y/N]: ")
         assert terminal.leave(keys) == 1
         assert "Traceback" not in terminal.shown
     assert me.records("list")
     with at(world, me, "delete", "--hub") as terminal:
-        terminal.expect("[y/N]")
+        terminal.expect("[y/N]: ")
         assert terminal.leave("y\n") == 0
     assert me.records("list") == []
 
