@@ -143,7 +143,7 @@ class EntriesMissing(RequestRefused):
     """Entries that the sent ones follow are missing here."""
 
     reason = "ENTRIES_MISSING"
-    next_step = "Send the missing entries; those already sent are kept as pending."
+    next_step = "Send the missing entries; those sent are kept as pending, until a PENDING_FULL."
     retryable = True
 
 
@@ -251,7 +251,7 @@ class OutOfOrder(RequestRefused):
     """A message came before another that must precede it."""
 
     reason = "LINK_OUT_OF_ORDER"
-    next_step = "Send Hello first, and no message that only the other side sends."
+    next_step = "Send Hello first."
 
 
 class QuotaExceeded(RequestRefused):

@@ -125,7 +125,7 @@ class Mailboxes:
     ) -> None:
         """Record the owner's answer; do nothing where there is no such proof."""
         if not UNANSWERED < verdict <= VERDICTS_MAX:
-            raise ArgumentInvalid("an answer is one of the numbers of the protocol")
+            raise ArgumentInvalid(f"an answer is a number from 1 to {VERDICTS_MAX}")
         box = self.of(owner, name, now_ms)
         if box is not None and newcomer in box.deposits:
             box.deposits[newcomer].verdict = verdict

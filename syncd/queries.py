@@ -80,7 +80,12 @@ class Held:
     generation: EntryId | None
 
 
-Fate = Unknown | Pending | Held
+@dataclass(frozen=True, slots=True)
+class Uncovered:
+    """The entry is in the log and not covered: its author may not write it, or a cut left it."""
+
+
+Fate = Unknown | Pending | Held | Uncovered
 
 
 def fate_of(held: Conversation, entry_id: EntryId) -> Fate:
@@ -90,6 +95,8 @@ def fate_of(held: Conversation, entry_id: EntryId) -> Fate:
         return Pending(tuple(missing))
     if entry_id not in held.log.entries:
         return Unknown()
+    if entry_id not in held.log.covered():
+        return Uncovered()
     return Held(held.order.seal_of.get(entry_id), held.order.generation_of(entry_id))
 
 

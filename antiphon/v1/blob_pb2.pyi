@@ -145,9 +145,9 @@ class WriteRequest(_message.Message):
     offset: _builtins.int
     """Offset of the first data byte, equal to the committed size; first message only."""
     data: _builtins.bytes
-    """The bytes, at most 256 KiB."""
+    """The bytes; a message has at most 1 MiB."""
     expire_time_ms: _builtins.int
-    """Unix time after which the hub may delete the blob, in milliseconds; 0 for
+    """Unix time at which the hub deletes the blob, in milliseconds; 0 for
     never; first message only.
     """
     def __init__(

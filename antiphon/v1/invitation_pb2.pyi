@@ -66,7 +66,7 @@ class OpenMailboxRequest(_message.Message):
     mailbox: _builtins.bytes
     """Hash of the invitation's secret, 32 bytes."""
     expire_time_ms: _builtins.int
-    """Unix time in milliseconds when it ends, at most 24 hours ahead."""
+    """Unix time in milliseconds when it ends, at most 24 hours and 10 minutes ahead."""
     def __init__(
         self,
         *,

@@ -35,6 +35,10 @@ class _FateEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Fate.ValueType],
     """It waits for other entries."""
     FATE_DURABLE: _Fate.ValueType  # 3
     """It is durable."""
+    FATE_UNCOVERED: _Fate.ValueType  # 4
+    """It is stored, and not covered (spec/03-order): it was refused with ROLE_FORBIDS, or a cut left
+    it. A grant to its author may cover it.
+    """
 
 class Fate(_Fate, metaclass=_FateEnumTypeWrapper):
     """What became of an entry."""
@@ -47,6 +51,10 @@ FATE_PENDING: Fate.ValueType  # 2
 """It waits for other entries."""
 FATE_DURABLE: Fate.ValueType  # 3
 """It is durable."""
+FATE_UNCOVERED: Fate.ValueType  # 4
+"""It is stored, and not covered (spec/03-order): it was refused with ROLE_FORBIDS, or a cut left
+it. A grant to its author may cover it.
+"""
 Global___Fate: _TypeAlias = Fate  # noqa: Y015
 
 @_typing.final

@@ -245,8 +245,7 @@ class Intake:
         if self.pending_bytes > limits.PENDING_LINK_BYTES_MAX:
             self.release()
         if self.pending_bytes > limits.PENDING_LINK_BYTES_MAX:
-            self.drop_pending()
-            self._fault(PendingFull(), held.id, out)
+            self.drop_overflow(out)
 
     def release(self) -> None:
         """Release the charge for entries that are no longer pending."""
@@ -255,6 +254,12 @@ class Intake:
             if held is None or entry_id not in held.log.pending:
                 del self.pending[entry_id]
                 self.pending_bytes -= size
+
+    def drop_overflow(self, out: EffectsBuilder) -> None:
+        """Drop the pending entries this link delivered, with a fault per conversation."""
+        for conversation in sorted({c for c, _ in self.pending.values()}):
+            self._fault(PendingFull(), conversation, out)
+        self.drop_pending()
 
     def drop_pending(self) -> None:
         """Drop the pending entries this link delivered."""

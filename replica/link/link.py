@@ -50,7 +50,7 @@ from replica.link.messages import (
 )
 from replica.link.steps import Steps
 from replica.log import Entry
-from replica.refusals import LinkIdle, OutOfOrder, PendingFull
+from replica.refusals import LinkIdle, OutOfOrder
 
 
 class Phase(Enum):
@@ -202,9 +202,7 @@ class Link:
     def drop_pending(self) -> Effects:
         """Drop the pending entries charged to this link, with a fault per conversation (hub)."""
         out = EffectsBuilder()
-        for conversation in sorted({c for c, _ in self.intake.pending.values()}):
-            self._send(Fault.of(PendingFull(), conversation), out)
-        self.intake.drop_pending()
+        self.intake.drop_overflow(out)
         return self._finish(out, pumps=False)
 
     # --- inputs of the driver ---------------------------------------------

@@ -7,7 +7,7 @@ hub holds already stays. Each bounds the work that one key can leave to everybod
 from replica import limits
 from replica.conversation import Conversation
 from replica.ids import Track
-from replica.log import Entry, Kind, Member, Revocation, Role, codec
+from replica.log import Entry, Kind, Member, Revocation, Role, codec, is_plain_resignation
 from replica.refusals import BodyMalformed, QuotaExceeded
 
 
@@ -38,16 +38,28 @@ def check_quotas(held: Conversation, entry: Entry, entries_max: int | None) -> N
 
 def _check_readers_entries(held: Conversation, entry: Entry) -> None:
     author = entry.header.author
-    if held.log.written[author] + held.log.admission.pending_by(author) >= (
-        limits.READER_ENTRIES_MAX
-    ):
+    written = held.log.written[author] + held.log.admission.pending_by(author)
+    if written >= limits.READER_ENTRIES_MAX and not _is_first_resignation(held, entry):
         raise QuotaExceeded(f"a reader writes {limits.READER_ENTRIES_MAX} entries at most")
+
+
+def _is_first_resignation(held: Conversation, entry: Entry) -> bool:
+    """Say whether a reader resigns, for the first time here: nothing keeps it from that."""
+    if entry.header.kind != Kind.MEMBER:
+        return False
+    author = entry.header.author
+    member = _member(entry)
+    return (
+        member is not None
+        and is_plain_resignation(entry, member)
+        and not held.log.roster.revocations(author, author)
+    )
 
 
 def _check_lanes(held: Conversation, entry: Entry) -> None:
     author, log = entry.header.author, held.log
     lanes = len(log.lanes_of(author)) + log.admission.pending_lanes_by(author)
-    if lanes >= limits.LANES_PER_KEY_MAX:
+    if lanes >= limits.LANES_PER_KEY_MAX and not _is_first_resignation(held, entry):
         raise QuotaExceeded(f"this key has {limits.LANES_PER_KEY_MAX} lanes here")
 
 
@@ -59,13 +71,19 @@ def _check_seals(held: Conversation, entry: Entry) -> None:
 
 
 def _check_revocations(held: Conversation, entry: Entry) -> None:
-    try:
-        body = codec.decode_body(Kind.MEMBER, entry.body or b"")
-    except BodyMalformed:
-        return  # admission refuses it
-    change = body.change if isinstance(body, Member) else None
+    member = _member(entry)
+    change = member.change if member is not None else None
     if not isinstance(change, Revocation):
         return
     written = held.log.roster.revocations(entry.header.author, change.key)
     if written >= limits.REVOCATIONS_PER_KEY_MAX:
         raise QuotaExceeded(f"this key revoked that key {written} times")
+
+
+def _member(entry: Entry) -> Member | None:
+    """Return the body of a MEMBER entry; None for one that admission refuses."""
+    try:
+        body = codec.decode_body(Kind.MEMBER, entry.body or b"")
+    except BodyMalformed:
+        return None
+    return body if isinstance(body, Member) else None

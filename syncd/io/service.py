@@ -16,7 +16,7 @@ from antiphon.v1 import sync_pb2 as pb
 from replica import limits
 from replica.conversation import Conversation, Draft
 from replica.errors import AntiphonError, EntryRefused
-from replica.ids import ID_BYTES, EntryId, Lane, PublicKey, short
+from replica.ids import ID_BYTES, EntryId, PublicKey, short
 from replica.io import CertificateFile, rpc, status
 from replica.link import (
     NO_CERTIFICATE,
@@ -48,7 +48,7 @@ from syncd.hint import Answered, Hint, OwnHead
 from syncd.io.driver import HubDriver
 from syncd.io.gate import Gate
 from syncd.io.outbox import Encode, Item, Outbox
-from syncd.io.requests import conversation_id
+from syncd.io.requests import conversation_id, entry_id_in, lane_range
 from syncd.pushing import Outcomes
 
 log = structlog.get_logger()
@@ -230,8 +230,8 @@ class SyncService:
         """Return the fate of an entry; of a request, also its seal and generation."""
         peer = self._gate.key_of(context)
         held = await self._driver.permitted(peer, conversation_id(request.conversation))
-        fate = queries.fate_of(held, EntryId(request.id))
-        if isinstance(fate, queries.Held):
+        fate = queries.fate_of(held, entry_id_in(request.id, "id"))
+        if isinstance(fate, queries.Held | queries.Uncovered):
             await self._driver.performer.flush(held.id)
         return _fate_to_pb(fate)
 
@@ -250,8 +250,8 @@ class SyncService:
         peer = self._gate.key_of(context)
         with self._driver.transfers.count(peer) as check:
             held = await self._driver.permitted(peer, conversation_id(request.conversation))
-            ids = [EntryId(one) for one in request.ids]
-            ranges = map(_lane_range, request.ranges)
+            ids = [entry_id_in(one, "ids") for one in request.ids]
+            ranges = [lane_range(one) for one in request.ranges]
             responses = queries.fetch(held, ids, ranges, headers_only=request.headers_only)
             await self._driver.performer.flush(held.id)
             while True:
@@ -351,17 +351,14 @@ def _fate_to_pb(fate: queries.Fate) -> pb.ResolveResponse:
             return pb.ResolveResponse(fate=pb.FATE_UNKNOWN)
         case queries.Pending(missing):
             return pb.ResolveResponse(fate=pb.FATE_PENDING, missing=missing)
+        case queries.Uncovered():
+            return pb.ResolveResponse(fate=pb.FATE_UNCOVERED)
         case queries.Held(seal, generation):
             return pb.ResolveResponse(
                 fate=pb.FATE_DURABLE, seal=seal or b"", generation=generation or b""
             )
         case _:
             assert_never(fate)
-
-
-def _lane_range(raw: pb.LaneRange) -> queries.LaneRange:
-    lane = Lane(PublicKey(raw.author), raw.epoch, raw.track)
-    return queries.LaneRange(lane, raw.seq_start, raw.seq_end)
 
 
 def _opening_steps(request: pb.WatchRequest) -> Steps[Open]:

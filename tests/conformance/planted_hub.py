@@ -342,6 +342,18 @@ def calls_pending_entries_unknown() -> Patch:
     return mock.patch("syncd.queries.fate_of", short)
 
 
+def calls_refused_entries_durable() -> Patch:
+    from syncd import queries
+
+    fate_of = queries.fate_of
+
+    def stored(held: Conversation, entry_id: EntryId) -> queries.Fate:
+        found = fate_of(held, entry_id)
+        return queries.Held(None, None) if isinstance(found, queries.Uncovered) else found
+
+    return mock.patch("syncd.queries.fate_of", stored)
+
+
 def names_no_absent_ids() -> Patch:
     from syncd import queries
 

@@ -74,6 +74,7 @@ PLANTED = [
     (own.calls_pending_entries_of_a_push_durable, "calls/a-push-keeps-nothing-pending"),
     (own.ends_a_push_for_one_entry, "calls/each-outcome-is-durable-or-a-fault"),
     (own.warns_of_nothing, "calls/entries-without-effect-are-durable-with-a-warning"),
+    (own.calls_refused_entries_durable, "entries/an-entry-of-a-reader-is-not-acked"),
     (own.calls_pending_entries_unknown, "entries/an-entry-waits-for-those-it-names"),
     (own.names_no_absent_ids, "calls/fetch-returns-ids-and-ranges"),
     (own.hints_at_the_genesis, "watching/a-watch-sends-the-log-then-new-entries"),

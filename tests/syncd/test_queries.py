@@ -25,6 +25,7 @@ from syncd.queries import (
     LaneRange,
     Pending,
     Right,
+    Uncovered,
     Unknown,
     fate_of,
     fetch,
@@ -98,6 +99,17 @@ def test_an_entry_is_unknown_until_it_is_held(sample: Sample) -> None:
     (entry,) = sample.chain(1)
     assert fate_of(sample.held, entry.id) == Unknown()
     sample.add(entry)
+    assert fate_of(sample.held, entry.id) == Held(None, None)
+
+
+def test_an_entry_that_was_refused_is_uncovered_until_its_author_is_granted_a_role(
+    sample: Sample,
+) -> None:
+    reader = Writer(2)
+    sample.grant(reader, Role.READER)
+    entry = sample.add(reader.write(sample.id, said("x"), parents=[sample.genesis]))
+    assert fate_of(sample.held, entry.id) == Uncovered()
+    sample.grant(reader, Role.WRITER)
     assert fate_of(sample.held, entry.id) == Held(None, None)
 
 

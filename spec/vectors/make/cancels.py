@@ -70,6 +70,26 @@ def by() -> dict[str, object]:
     )
 
 
+def by_former_owner() -> dict[str, object]:
+    s = History()
+    s.say("hello", ADA)
+    s.ask("ask", BOB, "hello")
+    s.seal("seal", "ask", ["hello", "ask"])
+    s.cancel("cancel", BEA, "ask")
+    s.revoke("revoke-bea", ADA, BEA, ["cancel"], parents=s.heads)
+    s.heads = ["revoke-bea"]
+    s.ask("over", ADA, "cancel", basis="seal", host=IDA)
+    return s.vector(
+        "closed-by-former-owner",
+        "a CANCEL of an owner closes a request, also where the owner was removed since and a cut"
+        " keeps it",
+        tips=["seal"],
+        answers={"ask": None},
+        sealable={"over": next_seal("seal", ["over"])},
+        tails=[tail("seal", ["over"], ["over"])],
+    )
+
+
 def answered() -> dict[str, object]:
     s = History()
     s.say("hello", ADA)

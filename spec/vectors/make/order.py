@@ -285,12 +285,13 @@ def build() -> dict[str, object]:
         _equivocation,
         _refusal, seals.foreign_answer, _two_answers, seals.sealed_twice, seals.revoked_host,
         seals.revoked_writer, _tails, _meanwhile, seals.membership_heads, _spam, cancels.closed,
-        cancels.by, cancels.answered, cancels.void_answer, cancels.of_tail,
+        cancels.by, cancels.by_former_owner, cancels.answered, cancels.void_answer, cancels.of_tail,
         cancels.behind_listed, cancels.dropped_answer, seals.not_open,
         readings.fork_behind_chain, readings.not_beyond_listed, readings.listed_request,
         readings.sealed_elsewhere, readings.follows_both, readings.follows_both_alone,
         readings.nothing_yet, readings.joins, readings.labels, readings.request_behind_fork,
-        readings.late_answer, *turns.CASES, *late.CASES, *faults.CASES, *bodies.CASES,
+        readings.late_answer, readings.earliest_seal, *turns.CASES, *late.CASES, *faults.CASES,
+        *bodies.CASES,
     )  # fmt: skip
     return {
         "file": "order",

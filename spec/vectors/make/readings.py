@@ -1,6 +1,6 @@
 """Cases of order.json, one for each wrong reading of ORD-6 and ORD-10."""
 
-from spec.vectors.make.build import FORK, MESSAGE, WRITER, one_field, said
+from spec.vectors.make.build import FORK, MESSAGE, READER, WRITER, one_field, said
 from spec.vectors.make.history import ADA, BOB, CAT, HAL, IDA, History, next_seal, tail
 
 
@@ -198,4 +198,30 @@ def late_answer() -> dict[str, object]:
         tips=["seal-right", "seal-left"],
         answers={"left": "answer-left", "right": "answer-right"},
         sealable={"queued": next_seal("seal-left", ["answer-left", "queued"])},
+    )
+
+
+def earliest_seal() -> dict[str, object]:
+    """Write two branches, of which the one that was asked for first is sealed last."""
+    s = History()
+    s.say("hello", ADA)
+    s.ask("left", ADA, "hello", conflict=FORK)
+    s.say("word", BOB, "hello")
+    s.ask("right", BOB, "word", conflict=FORK)
+    s.seal("seal-right", "right", ["hello", "word", "right"])
+    for number in range(6):
+        s.grant(f"grant-{number}", ADA, CAT, READER, parents=s.heads)
+        s.heads = [f"grant-{number}"]
+    s.seal("seal-left", "left", ["hello", "left"])
+    assert s.sorted("left", "right", "seal-right", "seal-left")[::3] == ["left", "seal-left"]
+    for side in ("left", "right"):
+        s.answer(f"answer-{side}", f"seal-{side}")
+    s.ask("queued", BOB, "hello")
+    return s.vector(
+        "earliest-seal",
+        "a queued request goes behind the child whose seal is the earliest, not the one whose"
+        " request is",
+        tips=["seal-left", "seal-right"],
+        answers={"left": "answer-left", "right": "answer-right"},
+        sealable={"queued": next_seal("seal-right", ["answer-right", "queued"])},
     )

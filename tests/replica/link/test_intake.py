@@ -146,6 +146,24 @@ def test_pending_is_capped_and_the_link_goes_on(scene: Scene, monkeypatch: pytes
     assert scene.held.log.lane_length(line[0].header.lane) == 10
 
 
+def test_each_conversation_that_lost_pending_entries_is_told(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(limits, "PENDING_LINK_BYTES_MAX", 5 * limits.PENDING_ENTRY_BYTES_MIN)
+    other = Writer(1, epoch=2)
+    genesis = other.genesis()
+    other_id = ConversationId(genesis.id)
+    first, second = (other.write(other_id, said(text), parents=[genesis]) for text in "ab")
+    scene.client.send(Entries(other_id, (genesis, second)))
+    scene.client.send(Entries(scene.id, tuple(scene.chain(10)[1:])))
+    told = {f.conversation for f in of(Fault, scene.client.received) if f.reason == "PENDING_FULL"}
+    assert told == {other_id, scene.id}
+    scene.client.send(Entries(other_id, (first, second)))
+    held = scene.hub.shelf.get(other_id)
+    assert held is not None
+    assert second.id in held.log.entries
+
+
 def test_a_link_is_not_charged_for_entries_another_link_released(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ):

@@ -43,6 +43,23 @@ def test_a_reader_writes_a_few_entries_only(scene: Scene, monkeypatch: pytest.Mo
     assert push(scene, EVE, *joins) == ["durable"] * 5
 
 
+@pytest.mark.parametrize("quota", ["READER_ENTRIES_MAX", "LANES_PER_KEY_MAX"])
+def test_a_reader_may_resign_once_whatever_it_wrote(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch, quota: str
+) -> None:
+    monkeypatch.setattr(limits, quota, 3)
+    scene.client.append(scene.grant(EVE.public, Role.READER))
+    push(scene, EVE, *_joins(scene))
+    resignation = Member(Revocation(EVE.public))
+    resigned, again, later = (
+        Writer(66, epoch=number).write(scene.id, body, parents=[scene.genesis])
+        for number, body in enumerate((resignation, resignation, Join()), 11)
+    )
+    assert push(scene, EVE, later) == ["QUOTA_EXCEEDED"]
+    assert push(scene, EVE, resigned, again) == ["durable", "QUOTA_EXCEEDED"]
+    assert not scene.held.is_member(EVE.public)
+
+
 def test_a_key_has_a_number_of_lanes_only(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "LANES_PER_KEY_MAX", 3)
     scene.client.append(scene.grant(EVE.public, Role.WRITER))

@@ -5,6 +5,7 @@ import hashlib
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import grpc
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from grpc_health.v1 import health_pb2, health_pb2_grpc
@@ -13,6 +14,7 @@ from antiphon.v1 import blob_pb2, sync_pb2
 from replica.ids import ConversationId, EntryId, Track
 from replica.io import rpc
 from replica.link.auth import Authenticator
+from replica.log.body import Grant, Member, Role
 from replica.log.codec.entries import entry_from_pb, entry_to_pb
 from replica.log.entry import Entry, entry_id
 from replica.refusals import FrameTooLarge
@@ -84,6 +86,34 @@ async def test_resolve_distinguishes_durable_from_unknown(served: ServedHub):
     )
     unsent = served.writer.write(served.id, said("unsent"), parents=[served.entries[-1]])
     assert (await served.owner.calls.resolve(served.id, unsent.id)).fate == sync_pb2.FATE_UNKNOWN
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"ids": [b"1"]}, {"ranges": [sync_pb2.LaneRange(author=bytes(31), track=1)]}]
+)
+async def test_ids_of_another_width_are_refused_by_name(
+    served: ServedHub, wrong: dict[str, list[object]]
+):
+    metadata = served.owner.metadata
+    request = sync_pb2.FetchRequest(conversation=served.id, **wrong)  # type: ignore[arg-type]  # fields by name
+    with pytest.raises(grpc.aio.AioRpcError, match="32 bytes"):
+        _ = [r async for r in served.owner.sync.Fetch(request, metadata=metadata)]
+    resolving = sync_pb2.ResolveRequest(conversation=served.id, id=b"1")
+    assert await refused(served.owner.sync.Resolve(resolving, metadata=metadata)) == (
+        "ARGUMENT_INVALID"
+    )
+
+
+async def test_an_entry_of_a_reader_is_refused_and_its_fate_says_so(served: ServedHub):
+    reader = Writer(77)
+    role = Member(Grant(reader.public, Role.READER))
+    grant = served.writer.write(served.id, role, parents=[served.genesis])
+    entry = reader.write(served.id, said("x"), parents=[served.genesis])
+    await served.owner.calls.push(served.id, (grant,))
+    outcome = await served.owner.calls.push(served.id, (entry,))
+    assert {fault and fault.reason for fault in outcome.values()} == {"ROLE_FORBIDS"}
+    found = await served.owner.calls.resolve(served.id, entry.id)
+    assert found.fate == sync_pb2.FATE_UNCOVERED
 
 
 async def test_fetch_sends_ids_and_ranges_and_names_absent_ids(served: ServedHub):

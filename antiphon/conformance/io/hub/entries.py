@@ -124,10 +124,18 @@ async def an_entry_waits_for_those_it_names(run: HubRun) -> None:
 
 @_theme.shows("PROM-16", "LINK-13", "LIM-3", "ENT-12")
 async def pending_entries_are_bounded(run: HubRun) -> None:
-    """Pending entries beyond 4 MiB on a link are dropped: PENDING_FULL. Other links have room."""
+    """Pending entries beyond 4 MiB on a link are dropped: PENDING_FULL. Other links have room.
+
+    Each conversation that lost some is named.
+    """
     history = run.new()
     owner = await run.push_all(history)
     link = await opened(owner, history)
+    second = run.new()
+    second.grant(history.owner.public, Role.WRITER)
+    await run.push_all(second)
+    unsent = second.draw(said("never sent"))
+    await link.send(Entries(second.id, (second.draw(said("pending"), after=unsent),)))
     lost = history.draw(said("never sent"))
     size, pending = 450_000, list[Entry]()
     while size * len(pending) <= PENDING_LINK_BYTES_MAX:
@@ -142,8 +150,9 @@ async def pending_entries_are_bounded(run: HubRun) -> None:
     fault = the_fault(await other.until_pong())
     equal(fault.reason, "ENTRIES_MISSING", "the reason for a pending entry of another link")
     await link.send(Entries(history.id, (beyond,)))
-    reasons = [fault.reason for fault in faults_of(await link.until_pong())]
-    check("PENDING_FULL" in reasons, f"the reasons for 4.5 MB of pending entries are {reasons}")
+    full = [f for f in faults_of(await link.until_pong()) if f.reason == "PENDING_FULL"]
+    told = {fault.conversation for fault in full}
+    equal(told, {history.id, second.id}, "the conversations told that 4.5 MB are too much")
     equal((await resolve(owner, history, pending[0].id)).fate, pb.FATE_UNKNOWN, "the fate")
 
 
@@ -191,7 +200,7 @@ async def an_entry_of_a_reader_is_not_acked(run: HubRun) -> None:
     history = run.new()
     reader = history.writer("reader")
     history.grant(reader.public, Role.READER)
-    await run.push_all(history)
+    owner = await run.push_all(history)
     link = await opened(await run.enter(reader), history)
     entry = history.draw(by=reader)
     await link.send(Entries(history.id, (entry,)))
@@ -200,6 +209,8 @@ async def an_entry_of_a_reader_is_not_acked(run: HubRun) -> None:
         [(f.entry, f.reason) for f in faults_of(found)], [(entry.id, "ROLE_FORBIDS")], "the faults"
     )
     equal([m for m in found if isinstance(m, Ack)], [], "the Acks of a reader's message")
+    fate = (await resolve(owner, history, entry.id)).fate
+    equal(fate in (pb.FATE_UNKNOWN, pb.FATE_UNCOVERED), True, "whether its fate is a refusal")
 
 
 # --- offers to other links ------------------------------------------------------------
