@@ -26,6 +26,7 @@ def test_undo_of_a_question_that_waits_leaves_the_answer_ahead_of_it(
         terminal.expect_screen("next  you: right")
         terminal.type("and on\r")
         terminal.expect_screen("next  you: and on")
+        slow.wait_for_cancel()  # before that the host may seal the question
         slow.evict()
         terminal.expect_screen("one two three\n5 tokens")
         terminal.expect_screen("> right\nYou said: right\n")
