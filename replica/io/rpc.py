@@ -326,7 +326,8 @@ class Answering(AbstractAsyncContextManager[None, None]):
             # wait for a pass of the garbage collector (DECISIONS D518).
             asyncio.get_running_loop().call_soon(_forget_frames, aborted)
             raise
-        except grpc.aio.InternalError as ended:
+        except grpc.aio.InternalError as ended:  # its frames refer to it, too
+            asyncio.get_running_loop().call_soon(_forget_frames, ended)
             raise asyncio.CancelledError from ended
 
     async def _end(self, error: BaseException | None) -> None:
