@@ -1,6 +1,8 @@
 """What a server asks of a call before it parses its request."""
 
 import asyncio
+import gc
+import weakref
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -87,3 +89,24 @@ async def test_the_iterator_of_requests_is_not_begun() -> None:
 
     call = rpc.unary(pb.DeleteRequest, _delete).stream_unary
     assert pb.DeleteResponse.FromString(await call(None, Call())).entries == 1
+
+
+async def test_an_error_of_grpc_leaves_no_frames_behind():
+    """They would wait for a pass of the garbage collector, with all that the call holds."""
+    held: list[weakref.ref[set[int]]] = []
+
+    async def call() -> None:
+        what_the_call_holds = set[int]()
+        held.append(weakref.ref(what_the_call_holds))
+        async with rpc.Answering(None):  # type: ignore[arg-type]  # gRPC has ended the call
+            raise grpc.aio.InternalError
+
+    gc.collect()
+    gc.disable()
+    try:
+        with pytest.raises(asyncio.CancelledError):
+            await call()
+        await asyncio.sleep(0)
+        assert held[0]() is None
+    finally:
+        gc.enable()
