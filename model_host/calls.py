@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
-from model_host.tool_formats import CallText, ToolFormat
+from model_host.tool_formats import WHITE_SPACE, CallText, ToolFormat
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ class CallingText:
         self._skip = 0
         """Characters held back that the answer before has shown."""
         self._calls: list[FoundCall] = []
-        self._may_begin = not continued.strip()
+        self._may_begin = not continued.strip(WHITE_SPACE)
         self._continue_after(continued)
 
     @property
@@ -97,7 +97,7 @@ class CallingText:
             if isinstance(piece, CallText):
                 self._skip = 0  # the mark that the answer before began is no text any more
                 self._calls.append(FoundCall(self._shown, piece.name, piece.arguments_json))
-            elif piece.strip():
+            elif piece.strip(WHITE_SPACE):
                 shown += self._show(piece)
         return shown
 
@@ -120,10 +120,10 @@ class CallingText:
 
     def _feed_unmarked(self, text: str) -> bytes:
         """Hide an answer that begins with a brace; there are no marks of calls."""
-        if self._may_begin and not text.strip():
+        if self._may_begin and not text.strip(WHITE_SPACE):
             self._held = text
             return b""
-        if self._may_begin and text.lstrip().startswith("{"):
+        if self._may_begin and _begins_with_brace(text):
             self._hide(text)
             return b""
         self._may_begin = False
@@ -138,7 +138,7 @@ class CallingText:
                 return
             self._skip = _beginning_of(self._mark, continued)
             self._held = continued[len(continued) - self._skip :]
-        elif continued.lstrip().startswith("{") and self._format.read_call(continued) is None:
+        elif _begins_with_brace(continued) and self._format.read_call(continued) is None:
             self._hide(continued)
 
     def _hide(self, text: str) -> None:
@@ -149,6 +149,10 @@ class CallingText:
         self._skip = max(0, self._skip - len(text))
         self._shown += len(data)
         return data
+
+
+def _begins_with_brace(text: str) -> bool:
+    return text.lstrip(WHITE_SPACE).startswith("{")
 
 
 def _beginning_of(mark: str, text: str) -> int:

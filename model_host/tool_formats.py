@@ -83,8 +83,12 @@ class ToolFormat:
             arguments, end = _DECODER.raw_decode(text, start)
         except ValueError:
             return None
-        is_whole = text[end:].strip() == "}"
+        is_whole = text[end:].strip(WHITE_SPACE) == "}"
         return CallText(name, text[start:end]) if is_whole and isinstance(arguments, dict) else None
+
+
+WHITE_SPACE = " \t\n\r"
+"""The white space of JSON; any other is text."""
 
 
 def _refuse_constant(text: str) -> None:
@@ -114,7 +118,12 @@ _DEPTHS = {"{": 1, "[": 1, "}": -1, "]": -1}
 _BRACKET = re.compile(r'"(?s:[^"\\]|\\.)*+"?|[\[\]{}]')
 # Numbers stay text: int() has a limit of digits, which the environment may change.
 _DECODER = json.JSONDecoder(parse_int=str, parse_float=str, parse_constant=_refuse_constant)
-_CALL = re.compile(r'\s*\{\s*"name"\s*:\s*("(?:[^"\\]|\\.)*")\s*,\s*"([a-z]+)"\s*:\s*')
+_CALL = re.compile(
+    r"""
+    _ \{ _ "name" _ : _ ( "(?:[^"\\]|\\.)*" ) _ , _ "([a-z]+)" _ : _
+    """.replace("_", f"[{WHITE_SPACE}]*"),
+    re.VERBOSE,
+)
 
 
 def definition(tool: ToolDefinition) -> str:

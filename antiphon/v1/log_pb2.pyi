@@ -250,7 +250,7 @@ class _Need:
 class _NeedEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Need.ValueType], _builtins.type):
     DESCRIPTOR: _descriptor.EnumDescriptor
     NEED_UNSPECIFIED: _Need.ValueType  # 0
-    """Treated as required."""
+    """Treated as required, as any other number is."""
     NEED_REQUIRED: _Need.ValueType  # 1
     """Refuse to continue without it."""
     NEED_PREFERRED: _Need.ValueType  # 2
@@ -262,7 +262,7 @@ class Need(_Need, metaclass=_NeedEnumTypeWrapper):
     """What to do where an opaque part can't go along."""
 
 NEED_UNSPECIFIED: Need.ValueType  # 0
-"""Treated as required."""
+"""Treated as required, as any other number is."""
 NEED_REQUIRED: Need.ValueType  # 1
 """Refuse to continue without it."""
 NEED_PREFERRED: Need.ValueType  # 2
@@ -312,7 +312,7 @@ class _ProjectionOutcomeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Pro
     PROJECTION_OUTCOME_UNSPECIFIED: _ProjectionOutcome.ValueType  # 0
     """Not stated."""
     PROJECTION_OUTCOME_INCLUDED: _ProjectionOutcome.ValueType  # 1
-    """It went along."""
+    """It went along; hosts need not state it."""
     PROJECTION_OUTCOME_DEGRADED: _ProjectionOutcome.ValueType  # 2
     """Its fallback text went along."""
     PROJECTION_OUTCOME_DROPPED: _ProjectionOutcome.ValueType  # 3
@@ -324,7 +324,7 @@ class ProjectionOutcome(_ProjectionOutcome, metaclass=_ProjectionOutcomeEnumType
 PROJECTION_OUTCOME_UNSPECIFIED: ProjectionOutcome.ValueType  # 0
 """Not stated."""
 PROJECTION_OUTCOME_INCLUDED: ProjectionOutcome.ValueType  # 1
-"""It went along."""
+"""It went along; hosts need not state it."""
 PROJECTION_OUTCOME_DEGRADED: ProjectionOutcome.ValueType  # 2
 """Its fallback text went along."""
 PROJECTION_OUTCOME_DROPPED: ProjectionOutcome.ValueType  # 3
@@ -346,7 +346,7 @@ class _FinishReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_FinishRe
     FINISH_REASON_TOOL_CALLS: _FinishReason.ValueType  # 3
     """The model asks for tools."""
     FINISH_REASON_CONTENT_FILTER: _FinishReason.ValueType  # 4
-    """A filter ended it."""
+    """A filter of a provider ended it; no host of this version writes it."""
     FINISH_REASON_CANCELLED: _FinishReason.ValueType  # 5
     """A member cancelled it; without a seal, before it began."""
     FINISH_REASON_INTERRUPTED: _FinishReason.ValueType  # 6
@@ -368,7 +368,7 @@ FINISH_REASON_LENGTH: FinishReason.ValueType  # 2
 FINISH_REASON_TOOL_CALLS: FinishReason.ValueType  # 3
 """The model asks for tools."""
 FINISH_REASON_CONTENT_FILTER: FinishReason.ValueType  # 4
-"""A filter ended it."""
+"""A filter of a provider ended it; no host of this version writes it."""
 FINISH_REASON_CANCELLED: FinishReason.ValueType  # 5
 """A member cancelled it; without a seal, before it began."""
 FINISH_REASON_INTERRUPTED: FinishReason.ValueType  # 6

@@ -12,7 +12,7 @@ from replica.conversation import (
     Outcome,
     Receipt,
     ReplayMode,
-    findings_digest,
+    summary_of,
 )
 from replica.ids import EntryId, PublicKey
 
@@ -33,23 +33,23 @@ def receipt_of(
     `judge` is the profile that judged the answers of none of `further`.
     """
     ordered = [findings[answer] for answer in collected.order]
-    counts = {outcome: sum(f.outcome == outcome for f in ordered) for outcome in Outcome}
-    worst = next((o for o in (Outcome.DIFFERS, Outcome.UNDECIDED) if counts[o]), Outcome.ACCEPTED)
-    first = next((f for f in ordered if worst is not Outcome.ACCEPTED and f.outcome == worst), None)
+    summary = summary_of(ordered)
+    worst = summary.outcome
+    first = next((f for f in ordered if worst != Outcome.ACCEPTED and f.outcome == worst), None)
     return Receipt(
         host=host,
         conversation=collected.conversation,
         log_digest=collected.log_digest,
         entries=collected.entries,
         mode=mode,
-        outcome=worst,
-        accepted=counts[Outcome.ACCEPTED],
-        differing=counts[Outcome.DIFFERS],
-        undecided=counts[Outcome.UNDECIDED],
-        tokens=sum(f.checked_tokens for f in ordered),
+        outcome=summary.outcome,
+        accepted=summary.accepted,
+        differing=summary.differing,
+        undecided=summary.undecided,
+        tokens=summary.tokens,
         profile=judge.profile,
         numerics_class=judge.numerics_class,
-        findings_digest=findings_digest(ordered),
+        findings_digest=summary.findings_digest,
         time_ms=time_ms,
         refused=collected.refused,
         open=collected.open,

@@ -78,9 +78,11 @@ from replica.conversation.receipt import (
     Receipt,
     ReceiptInvalid,
     ReplayMode,
+    check_findings,
     check_receipt,
-    findings_digest,
+    check_reply,
     sign_receipt,
+    summary_of,
 )
 from replica.conversation.removal import (
     LastOwner,
@@ -175,10 +177,12 @@ __all__ = [
     "calls_behind",
     "calls_made",
     "check_calls",
+    "check_findings",
     "check_name",
     "check_owner_stays",
     "check_public_address",
     "check_receipt",
+    "check_reply",
     "check_role",
     "check_slot",
     "check_verdict",
@@ -229,6 +233,7 @@ __all__ = [
     "sign_draft",
     "sign_receipt",
     "start_digest",
+    "summary_of",
     "uncounted_results",
     "verify_draft",
 ]

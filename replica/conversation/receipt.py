@@ -6,7 +6,7 @@ without the host and without the log.
 """
 
 import struct
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from enum import IntEnum
 from itertools import chain
@@ -26,7 +26,7 @@ _FINDING = struct.Struct("<32s32sBBqQQQQ")
 
 
 class ReceiptInvalid(RequestRefused):
-    """The receipt is malformed, or its host did not sign it."""
+    """The receipt is malformed, its host did not sign it, or it is of another replay."""
 
     reason = "RECEIPT_INVALID"
     next_step = "Ask for the receipt again, or replay the conversation."
@@ -123,6 +123,32 @@ def findings_digest(findings: Iterable[Finding]) -> Digest:
     """Return the digest over findings, by ascending id of the answer."""
     ordered = sorted(findings, key=lambda finding: finding.answer)
     return tagged_sha256(FINDINGS_TAG, b"".join(finding._packed for finding in ordered))
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """The fields of a receipt that follow from the findings, whatever their order."""
+
+    outcome: int
+    accepted: int
+    differing: int
+    undecided: int
+    tokens: int
+    findings_digest: Digest
+
+
+def summary_of(findings: Collection[Finding]) -> Summary:
+    """Return the summary of findings, one for each answer."""
+    counts = {outcome: sum(f.outcome == outcome for f in findings) for outcome in Outcome}
+    worst = next((o for o in (Outcome.DIFFERS, Outcome.UNDECIDED) if counts[o]), Outcome.ACCEPTED)
+    return Summary(
+        outcome=worst,
+        accepted=counts[Outcome.ACCEPTED],
+        differing=counts[Outcome.DIFFERS],
+        undecided=counts[Outcome.UNDECIDED],
+        tokens=sum(f.checked_tokens for f in findings),
+        findings_digest=findings_digest(findings),
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,3 +253,34 @@ def check_receipt(receipt: Receipt, host: PublicKey | None = None) -> None:
         verify(receipt.host, receipt.signature, _signed_bytes(receipt))
     except (EntryRefused, struct.error) as error:
         raise ReceiptInvalid(f"the host's signature does not verify: {error}") from error
+
+
+def check_findings(receipt: Receipt, findings: Collection[Finding]) -> None:
+    """Raise ReceiptInvalid unless the receipt sums up these findings (spec/07-host HOST-79)."""
+    summary = summary_of(findings)
+    stated = Summary(**{name: getattr(receipt, name) for name in Summary.__dataclass_fields__})
+    if len({finding.answer for finding in findings}) < len(findings) or stated != summary:
+        raise ReceiptInvalid("it is not the receipt of these findings")
+    first = receipt.first, summary.outcome, receipt.first_cause, receipt.first_token
+    found = {(f.answer, f.outcome, f.cause, f.token_index) for f in findings}
+    if summary.outcome == Outcome.ACCEPTED:
+        found = {(NO_ENTRY, Outcome.ACCEPTED, Cause.NONE, NO_TOKEN)}
+    if first not in found:
+        raise ReceiptInvalid("the first answer that it names is none of these findings")
+
+
+def check_reply(
+    receipt: Receipt,
+    findings: Collection[Finding],
+    *,
+    host: PublicKey,
+    conversation: ConversationId,
+    mode: ReplayMode,
+    from_entry: EntryId = NO_ENTRY,
+) -> None:
+    """Raise ReceiptInvalid unless this is the receipt of these findings and of what was asked."""
+    check_receipt(receipt, host)
+    stated = (receipt.conversation, receipt.mode, receipt.from_entry)
+    if stated != (conversation, mode, from_entry):
+        raise ReceiptInvalid("it is the receipt of another conversation, mode or first entry")
+    check_findings(receipt, findings)

@@ -34,7 +34,7 @@ class NestingTooDeep(EntryRefused):
 
 
 class ValueRefused(EntryRefused):
-    """A value is not JSON: undefined, bytes, not finite, or an integer beyond 2**53 - 1."""
+    """A value is not JSON: undefined, bytes, not finite, or an integer too large to write."""
 
     reason = "DOCUMENT_VALUE_REFUSED"
     next_step = "Store null, booleans, strings, finite numbers, lists or maps of these."
@@ -175,7 +175,7 @@ def _pass_integer(reader: Reader) -> None:
         value |= (byte & 0x7F) << shift
         shift += 7
         if value > SAFE_INTEGER_MAX:
-            raise ValueRefused(f"The integer before byte {reader.at} is above 2**53 - 1.")
+            raise UpdateMalformed(f"The integer before byte {reader.at} is above 2**53 - 1.")
         if shift > 55:
             raise UpdateMalformed(f"An integer before byte {reader.at} is too long.")
     if (byte == 0 and shift > 6) or (value == 0 and first & 0x40):

@@ -200,7 +200,14 @@ def _encoded_struct(item: Struct) -> bytes:
 
 
 def _struct_id(reader: Reader) -> StructId:
-    return StructId(reader.varuint(), reader.varuint())
+    name = StructId(reader.varuint(), reader.varuint())
+    _check_end(name, 1)
+    return name
+
+
+def _check_end(name: StructId, length: int) -> None:
+    if name.clock + length > SAFE_INTEGER_MAX:
+        raise UpdateMalformed(f"The clocks of client {name.client} overflow.")
 
 
 def _structs(reader: Reader) -> Iterable[Struct]:
@@ -213,9 +220,8 @@ def _structs(reader: Reader) -> Iterable[Struct]:
         clients.add(client)
         for _ in range(count):
             item = _struct(reader, StructId(client, clock))
+            _check_end(item.id, item.length)
             clock += item.length
-            if clock > SAFE_INTEGER_MAX:
-                raise UpdateMalformed(f"The clocks of client {client} overflow.")
             yield item
 
 
@@ -256,6 +262,7 @@ def _deletions(reader: Reader) -> Iterable[Deletion]:
         end = 0
         for _ in range(reader.length()):
             deletion = Deletion(StructId(client, reader.varuint()), reader.length())
+            _check_end(deletion.id, deletion.length)
             if deletion.id.clock < end:
                 raise UpdateMalformed(f"The deletions of client {client} are not ascending.")
             end = deletion.id.clock + deletion.length

@@ -9,7 +9,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from antiphon.v1 import host_pb2 as pb
 from antiphon.v1 import sync_pb2
 from antiphon.v1.host_pb2_grpc import HostServiceStub
-from replica.conversation import ReplayMode
+from replica.conversation import NO_ENTRY, Finding, Receipt, ReplayMode, check_reply
 from replica.ids import ConversationId, Digest, EntryId, PublicKey
 from replica.io import rpc, status
 from replica.io.forked import note_grpc
@@ -137,18 +137,28 @@ class HostCalls:
     async def replay(
         self, conversation: ConversationId, mode: ReplayMode, from_entry: EntryId | None = None
     ) -> AsyncGenerator[ReplayEvent, None]:
-        """Yield the events of a replay, the receipt last; the caller checks its signature.
+        """Yield the events of a replay, the receipt last.
 
-        Raises ReplayBusy's reason and other refusals of the host.
+        Raises ReceiptInvalid, and ReplayBusy's reason and other refusals of the host.
         """
-        await self.authenticate()  # a stream is not tried twice
+        host = await self.authenticate()  # a stream is not tried twice
+        findings: list[Finding] = []
         request = replay_request(conversation, mode, from_entry)
         call = self._stub.Replay(request, metadata=self._metadata())
         try:
             async for response in call:
                 event = event_from_pb(response)
-                if event is not None:
-                    yield event
+                match event:
+                    case None:
+                        continue
+                    case Finding():
+                        findings.append(event)
+                    case Receipt():
+                        check_reply(
+                            event, findings, host=host, conversation=conversation, mode=mode,
+                            from_entry=from_entry or NO_ENTRY,
+                        )  # fmt: skip
+                yield event
         except grpc.aio.AioRpcError as error:
             raise status.from_rpc_error(error) from error
         finally:

@@ -601,7 +601,7 @@ class Reader extends Cursor {
   number() { return Number(this.checked(this.varint(), (value) => value <= SAFE)); }
   count() { return this.checked(this.number(), (value) => value > 0); }
   text() { return this.checked(this.bytes(this.number()), isUtf8).toString("utf8"); }
-  id() { return { client: this.number(), clock: this.number() }; }
+  id() { return { client: this.number(), clock: this.checked(this.number(), (clock) => clock < SAFE) }; }
   list(count, read) { return collect((found) => found.length < count, read); }
   signed() {
     const first = this.byte(), isNegative = Boolean(first & 64);
@@ -609,8 +609,7 @@ class Reader extends Cursor {
     for (let byte = first, shift = 6n; byte >= 128; shift += 7n) {
       byte = this.byte();
       value |= BigInt(byte & 127) << shift;
-      need(value <= SAFE, "DOCUMENT_VALUE_REFUSED");
-      this.need(shift < 55n && byte !== 0);
+      this.need(value <= SAFE && shift < 55n && byte !== 0);
     }
     this.need(value !== 0n || !isNegative);
     return isNegative ? -Number(value) : Number(value);
@@ -653,11 +652,12 @@ class Reader extends Cursor {
     });
     return runs;
   }
+  run(clock) { return { clock, length: this.checked(this.count(), (length) => clock + length <= SAFE) }; }
   update() {
     const notBefore = (end) => this.checked(this.number(), (clock) => clock >= end);
     const structs = this.sections(() => ({ count: this.count(), ...this.id() }), (end) => this.struct(end));
     const deletions = this.sections(() => ({ client: this.number(), count: this.count() }),
-      (end) => ({ clock: notBefore(end), length: this.count() }));
+      (end) => this.run(notBefore(end)));
     this.need(this.ended);
     return { structs, deletions };
   }
@@ -698,9 +698,10 @@ function checkUpdate(e, closure, brought) {
     need(s.origin || ["meta", "branches", "annotations"].includes(s.root), "DOCUMENT_ROOT_UNKNOWN");
   }
   const nameOf = (client, clock, ownEnd) => {
-    const isMeant = (id) => clientOf(unhex(id)) === client && clock < clocksOf(id);
+    const isMeant = (id) => clientOf(unhex(id)) === client && clocksOf(id);
     const meant = client === own ? [e.id] : [...closure].filter(isMeant);
-    need(meant.length === 1 && (client !== own || clock < ownEnd), "DOCUMENT_ORIGIN_UNKNOWN");
+    const end = client === own ? ownEnd : clocksOf(meant[0]);
+    need(meant.length === 1 && clock < end, "DOCUMENT_ORIGIN_UNKNOWN");
     return `${meant[0]}/${clock}`;
   };
   for (const s of structs) s.below = s.origin && nameOf(s.origin.client, s.origin.clock, s.clock);

@@ -182,6 +182,19 @@ def _broken_rule(vector: Vector, frames: list[Vector]) -> tuple[str | None, byte
 # --- receipts: 07 §10 -------------------------------------------------------------------------
 
 
+def _sums_up(receipt: Vector, findings: list[Vector]) -> bool:
+    outcomes = [found["outcome"] for found in findings]
+    worst = next((outcome for outcome in (2, 3) if outcome in outcomes), 1)
+    sums = [outcomes.count(1), outcomes.count(2), outcomes.count(3)]
+    sums.append(sum(found["checked_tokens"] for found in findings))
+    stated = [int(receipt[n]) for n in ("accepted", "differing", "undecided", "tokens")]
+    named = [(f["answer"], f["cause"], f["token_index"]) for f in findings if f["outcome"] == worst]
+    first = (receipt["first"], receipt["first_cause"], receipt["first_token"])
+    is_first = first in (named if worst > 1 else [("", 0, -1)])
+    once = len({found["answer"] for found in findings}) == len(findings)
+    return is_first and once and (receipt["outcome"], stated) == (worst, sums)
+
+
 @pytest.mark.parametrize("vector", vectors_of("receipt"))
 def test_a_receipt_follows_from_findings(vector: Vector) -> None:
     data = b""
@@ -211,7 +224,7 @@ def test_a_receipt_follows_from_findings(vector: Vector) -> None:
         "ID": whole,
         "ORDER": profiles == sorted({*profiles} - {receipt["profile"]}),
         "SIGNATURE": key.sign(pre_image).hex() == vector["signature"],
-        "FINDINGS": digest == receipt["findings_digest"],
+        "FINDINGS": digest == receipt["findings_digest"] and _sums_up(receipt, vector["findings"]),
     }
     broken = next((rule for rule, holds in rules.items() if not holds), None)
     assert broken == vector["rule"]

@@ -9,7 +9,8 @@ Vector = dict[str, Any]
 MARKS = {"hermes": ("<tool_call>", "</tool_call>"), "llama3": None}
 KEYS = {"hermes": "arguments", "llama3": "parameters"}
 DEPTH_MAX, MARKS_MAX = 64, 100
-_SPACE = re.compile(r"[ \t\n\r]*")
+_WHITE = " \t\n\r"
+_SPACE = re.compile(f"[{_WHITE}]*")
 
 
 class _NoCallError(Exception):
@@ -67,6 +68,12 @@ class _Json:
                 return self.text[begin : self.at]
         return self.atom()
 
+    def need_key(self, key: str) -> None:
+        """Read a key of a call, as it is written."""
+        if self.atom() != f'"{key}"':
+            raise _NoCallError
+        self.need(":")
+
     def need_string(self) -> str:
         written = self.atom()
         if written[0] != '"':
@@ -78,14 +85,10 @@ def _call(text: str, key: str) -> Vector:
     """Read the text of one call, without marks."""
     reader = _Json(text)
     reader.need("{")
-    if reader.need_string() != "name":
-        raise _NoCallError
-    reader.need(":")
+    reader.need_key("name")
     name = reader.need_string()
     reader.need(",")
-    if reader.need_string() != key:
-        raise _NoCallError
-    reader.need(":")
+    reader.need_key(key)
     arguments = reader.value()
     reader.need("}")
     reader.take("")
@@ -130,11 +133,24 @@ def _pieces(text: str, form: str, *, whole: bool) -> list[Vector]:
     return [*found, {"text": text}]
 
 
+def _begins_bare(text: str) -> bool:
+    return text.lstrip(_WHITE).startswith("{")
+
+
+def _is_cut_bare(text: str, key: str) -> bool:
+    """Say whether a later answer may complete this text to a call without marks."""
+    try:
+        _call(text, key)
+    except _NoCallError:
+        return _begins_bare(text)
+    return False
+
+
 def _begun(before: str, form: str) -> tuple[str, int]:
     """Return what an answer takes up from the one that it continues, and how much was shown."""
     marks = MARKS[form]
     if marks is None:
-        return (before if before.lstrip().startswith("{") else "", 0)
+        return (before if _is_cut_bare(before, KEYS[form]) else "", 0)
     rest = before
     while marks[0] in rest:
         _, mark, rest = rest.partition(marks[0])
@@ -157,21 +173,21 @@ def _read(text: str, form: str, *, whole: bool, is_first: bool) -> tuple[list[Ve
     if marks is not None and marks[0] in text:
         start = text.index(marks[0])
         shown = text[:start]
-    elif marks is None and is_first and text.lstrip().startswith("{"):
+    elif marks is None and is_first and _begins_bare(text):
         start, shown = 0, ""
     else:
         held = _held(text, marks[0]) if marks is not None else 0
-        is_space = marks is None and is_first and not text.strip()
+        is_space = marks is None and is_first and not text.strip(_WHITE)
         return [{"text": text}], "" if is_space else text[: len(text) - held]
     later = _pieces(text[start:], form, whole=whole)
-    kept = [piece for piece in later if "text" not in piece or piece["text"].strip()]
+    kept = [piece for piece in later if "text" not in piece or piece["text"].strip(_WHITE)]
     return [{"text": text[:start]}, *kept], shown
 
 
 def _parts(text: str, form: str, *, whole: bool, before: str) -> tuple[list[Vector], str]:
     """Return the parts of an answer, and the text that its drafts show before it ends."""
     taken_up, known = _begun(before, form)
-    is_first = bool(taken_up) or not before.strip()
+    is_first = bool(taken_up) or not before.strip(_WHITE)
     pieces, shown = _read(taken_up + text, form, whole=whole, is_first=is_first)
     first = next((piece for piece in pieces if piece.get("text") != ""), {})
     if "text" in first:
@@ -208,6 +224,10 @@ HERMES: tuple[tuple[str, str, str, bool], ...] = (
     ("unspaced", "without line feeds", f"<tool_call>{BODY}</tool_call>", True),
     ("spaced", "with other white space", _marked('\t{ "name" :"f",\n"arguments":{"x":1} } '),
      True),
+    ("key-escaped", "a key that is not written as itself",
+     _marked('{"na\\u006de": "f", "arguments": {}}'), True),
+    ("no-break", "only the white space of JSON is left out, or lies between tokens",
+     f"{CALL}\u00a0{CALL}" + _marked(f"{BODY}\u00a0"), True),
     ("as-written", "arguments stay as they are written",
      _marked('{"name": "\\u0066", "arguments": {"b": 1e2, "b": -0.50,  "a": "\\u00e9"}}'), True),
     ("in-string", "a mark in a string of JSON", f"{IN_STRING}{CALL}", True),
@@ -241,6 +261,8 @@ LLAMA3: tuple[tuple[str, str, str, bool], ...] = (
     ("bare-more", "nor with text behind it", f"{BARE} Done.", True),
     ("bare-other-key", "the key of the other format", BODY, True),
     ("bare-cut", "an answer that may go on shows nothing of it", BARE[:-3], False),
+    ("bare-no-break", "other white space than that of JSON is text", f"\u00a0{BARE}", True),
+    ("bare-whole-cut", "a call that is whole, in an answer that was cut behind it", BARE, False),
     ("bare-space", "white space alone is held back to the end", " \n", True),
 )  # fmt: skip
 
@@ -254,6 +276,8 @@ CONTINUED: tuple[tuple[str, str, str, str, str], ...] = (
     ("mark-continued-not", "one that is none", "hermes", "Hm.\n<tool_", "box> Done."),
     ("mark-continued-text", "one of no call", "hermes", "Hm.\n<tool_", "call>\n{}\n</tool_call>"),
     ("bare-continued", "without marks", "llama3", BARE[:9], BARE[9:]),
+    ("bare-continued-behind", "text behind a call that the answer before had as a whole", "llama3",
+     BARE, " Done."),
     ("bare-continued-not", "no call behind text of the answer before", "llama3", "Hm.", BARE),
 )  # fmt: skip
 

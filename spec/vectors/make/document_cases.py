@@ -186,6 +186,20 @@ def _names_two() -> Json:
     )
 
 
+def _names_two_clock() -> Json:
+    s = Story()
+    s.add("one", meta(V, V), entry_id=TWINS[0])
+    s.add("two", update([section(TWO, [put("meta", "c", V)])]), by=2, entry_id=TWINS[1])
+    s.add("both", over(s.name("one", 1), by=3), by=3, on="one two")
+    return s.vector(
+        "names-two-clock",
+        "DOC-13",
+        "nor has one whose clock only one of the two has",
+        void={"both": ORIGIN},
+        meta={"a": "v", "b": "v", "c": "v"},
+    )
+
+
 def _names_void() -> Json:
     s = Story()
     s.add("one", meta(V), entry_id=TWINS[0])
@@ -198,6 +212,25 @@ def _names_void() -> Json:
         void={"void": "DOCUMENT_CLIENT_FOREIGN"},
         meta={"a": "w"},
     )
+
+
+def _names_empty() -> Json:
+    s = Story()
+    s.add("one", meta(V), entry_id=TWINS[0])
+    s.add("empty", EMPTY, by=2, entry_id=TWINS[1])
+    s.add("both", over(s.name("one"), by=3), by=3, on="one empty")
+    comment = "nor does an empty update, so the name means the other one"
+    return s.vector("names-empty", "DOC-13", comment, meta={"a": "w"})
+
+
+def _key_flag() -> Json:
+    s = Story()
+    s.add("one", meta(V))
+    plain = put(None, None, string("w"), origin=s.name("one"))
+    flagged = bytes([plain[0] | 0x20]) + plain[1:]
+    s.add("two", update([section(TWO, [flagged])]), by=2, on="one")
+    comment = "the flag of a key beside an origin, as Yjs sets it: no key follows"
+    return s.vector("key-flag", "DOC-11", comment, meta={"a": "w"})
 
 
 def _names_low_bits() -> Json:
@@ -266,7 +299,10 @@ CASES = (
     _origin_lane,
     _closure_prev,
     _names_two,
+    _names_two_clock,
     _names_void,
+    _names_empty,
+    _key_flag,
     _names_low_bits,
     _origin_earlier,
     _run_split,

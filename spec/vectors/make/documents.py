@@ -107,8 +107,10 @@ def _refused() -> list[tuple[str, str, str, str, bytes]]:
         ("nan-32", "DOC-8", VALUE, "NaN in 4 bytes", one(b"\x7c" + bytes.fromhex("7fc00000"))),
         ("infinity-64", "DOC-8", VALUE, "minus infinity in 8 bytes",
          one(b"\x7b" + struct.pack(">d", float("-inf")))),
-        ("integer-large", "DOC-8", VALUE, "the integer 2^53", one(integer(2**53))),
-        ("integer-low", "DOC-8", VALUE, "the integer -2^53", one(integer(-(2**53)))),
+        ("integer-large", "DOC-6", MALFORMED, "the integer 2^53", one(integer(2**53))),
+        ("integer-low", "DOC-6", MALFORMED, "the integer -2^53", one(integer(-(2**53)))),
+        ("integer-nine", "DOC-6", MALFORMED, "an integer of nine bytes before an undefined value",
+         one(integer(2**55 + 1) + b"\x7f", count=2)),
         ("value-first", "DOC-8", VALUE, "the bytes are read once: an undefined value comes before"
          " the byte behind the update", one(b"\x7f") + b"\x00"),
         ("malformed-first", "DOC-6", MALFORMED, "and here a map's second key before the bigint",
@@ -121,6 +123,11 @@ def _refused() -> list[tuple[str, str, str, str, bytes]]:
          update([section(OWN, [put("meta", "a", V)], 2**53 - 2)])),
         ("clock-beyond", "DOC-6", MALFORMED, "clock 2^53 - 1, behind which no clock is left",
          update([section(OWN, [put("meta", "a", V)], 2**53 - 1)])),
+        ("clock-run", "DOC-6", MALFORMED, "two clocks from 2^53 - 2",
+         update([section(OWN, [gone("meta", "a", 2)], 2**53 - 2)])),
+        ("gap-foreign", "DOC-10", gap, "from clock 1, then another client: structs are looked at"
+         " one by one", update([section(OWN, [put("meta", "a", V)], 1),
+                                section(5, [put("meta", "a", V)])])),
         ("foreign-gap", "DOC-9", foreign, "another client, from clock 1: the client is looked at"
          " first", update([section(5, [put("meta", "a", V)], 1)])),
         ("gap-content", "DOC-10", gap, "from clock 1, with a content that is refused: clocks are"
@@ -174,6 +181,14 @@ def _refused_structs() -> list[tuple[str, str, str, str, bytes]]:
          update([section(OWN, [put(None, None, V, origin=(OWN, 0))])])),
         ("origin-later", "DOC-13", ORIGIN, "an origin that comes later in the update",
          update([section(OWN, [put(None, None, V, origin=(OWN, 1)), put("meta", "a", V)])])),
+        ("origin-clock-greatest", "DOC-13", ORIGIN, "an origin of clock 2^53 - 2",
+         update([section(OWN, [put(None, None, V, origin=(5, 2**53 - 2))])])),
+        ("origin-clock-beyond", "DOC-6", MALFORMED, "an origin of clock 2^53 - 1",
+         update([section(OWN, [put(None, None, V, origin=(5, 2**53 - 1))])])),
+        ("deletion-clock-greatest", "DOC-13", ORIGIN, "deletes clock 2^53 - 2",
+         update([], [deleted(5, (2**53 - 2, 1))])),
+        ("deletion-clock-beyond", "DOC-6", MALFORMED, "deletes clock 2^53 - 1",
+         update([], [deleted(5, (2**53 - 2, 2))])),
         ("deletion-beyond", "DOC-13", ORIGIN, "deletes a clock more than the update has",
          update([section(OWN, [put("meta", "a", V)])], [deleted(OWN, (0, 2))])),
     ]  # fmt: skip

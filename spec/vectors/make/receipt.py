@@ -218,6 +218,7 @@ def _refused() -> list[Vector]:
     turned = pae(TAG, _ids(good) + _numbers(good, ">"))
     untagged = data[16 + len(TAG) :]
     more = receipt_of(found, accepted="2")
+    undecided = next(one for one in found if one["outcome"] == 3)
     of_other, further = findings_digest(other).hex(), _judges()
 
     def signed(pre: bytes) -> bytes:
@@ -246,6 +247,18 @@ def _refused() -> list[Vector]:
                 further=further[:1], signed=receipt_of(found, further=further)),
         _vector("findings", "correctly signed, but of other findings", found, rule="FINDINGS",
                 findings_digest=of_other),
+        _vector("findings-outcome", "with the right digest, but a better verdict", found,
+                rule="FINDINGS", outcome=1, first="", first_cause=0, first_token=-1),
+        _vector("findings-counts", "with other counts of answers", found, rule="FINDINGS",
+                accepted="2", differing="0"),
+        _vector("findings-tokens", "with another count of tokens", found, rule="FINDINGS",
+                tokens="23"),
+        _vector("findings-first", "with a first answer that is undecided", found,
+                rule="FINDINGS", first=undecided["answer"], first_cause=11, first_token=-1),
+        _vector("findings-cause", "with another cause of the first answer", found,
+                rule="FINDINGS", first_cause=4),
+        _vector("findings-twice", "two findings of one answer", [*found, found[0]],
+                rule="FINDINGS"),
     ]  # fmt: skip
 
 

@@ -85,11 +85,12 @@ def packed(ids: list[int]) -> str:
     return struct.pack(f"<{len(ids)}I", *ids).hex()
 
 
-def _seals(bodies: list[Vector | None], authors: dict[int, str], queued: set[int]) -> list[Vector]:
-    """Return the lists of one seal per request, each up to its request.
+Follows = dict[int, tuple[int, ...]]
+"""Indices of the entries that an entry names as parents, where it names others than the last."""
 
-    A request at an index in `queued` is listed behind an answer that it does not name.
-    """
+
+def _seals(bodies: list[Vector | None], authors: dict[int, str], follows: Follows) -> list[Vector]:
+    """Return the lists of one seal per request, each up to its request."""
     entries: list[Vector] = []
     last_asked = ""
     for number, given in enumerate(bodies):
@@ -100,7 +101,7 @@ def _seals(bodies: list[Vector | None], authors: dict[int, str], queued: set[int
             author = HOST
         if body is not None and "request" in body:
             last_asked = identifier
-        before = [entries[-1]["id"]] if entries and number not in queued else []
+        before = [entries[i]["id"] for i in follows.get(number, range(number)[-1:])]
         entries.append({"id": identifier, "author": author, "parents": before, "body": body})
     seals: list[Vector] = [{"owners": [ADA], "entries": []}]
     for entry, following in zip(entries, [*entries[1:], None], strict=True):
@@ -118,9 +119,9 @@ def _vector(
     *,
     template: str = "chatml",
     authors: dict[int, str] | None = None,
-    queued: set[int] | None = None,
+    follows: Follows | None = None,
 ) -> Vector:
-    seals = _seals(bodies, authors or {}, queued or set())
+    seals = _seals(bodies, authors or {}, follows or {})
     given = {"name": name, "comment": comment, "template": template, "seals": seals}
     entries = [entry["id"] for seal in seals for entry in seal["entries"]]
     known = TEMPLATES[template]
@@ -180,7 +181,10 @@ def _turns() -> list[Vector]:
         _vector("continued", "a request right behind an unfinished answer, which it names",
                 [hello, asked(), cut, asked(), answer(" sir")]),
         _vector("queued", "one that only queued opens a turn", [hello, asked(), cut, asked()],
-                queued={3}),
+                follows={3: ()}),
+        _vector("continued-not", "nor is one that names an unfinished answer, with an entry between"
+                " the two that renders nothing", [hello, asked(), cut, None, asked()],
+                follows={4: (2, 3)}),
         _vector("finished", "a finished answer is not continued", [hello, asked(), yes, asked()]),
         _vector("typed-over", "a request that its seal does not list last renders nothing",
                 [hello, asked(), said("more"), asked()]),
@@ -220,6 +224,9 @@ def _contents() -> list[Vector]:
         _vector("opaque", "a fallback joins the text before it; the other part is dropped",
                 [of(text("hel"), {"opaque": fallback},
                     {"opaque": fallback | {"need": 3}}), asked()]),
+        _vector("opaque-empty", "a part whose fallback is empty is replaced by it",
+                [of(text("hel"), {"opaque": fallback | {"fallback_text": ""}}, text("lo")),
+                 asked()]),
         _vector("answer-parts", "of an answer the ids alone count: opaque parts are dropped, in a"
                 " result too, and a picture is no part of the context",
                 [hello, asked(), hidden, said("more"), asked()]),
@@ -245,6 +252,13 @@ def _tools() -> list[Vector]:
         _vector("tools-replaced", "then none; an empty offer before any is nothing",
                 [{"tools": []}, offer, hello, {"tools": [tool("b")]}, hello, {"tools": []}, hello,
                  asked()]),
+        _vector("tools-systems", "two system messages behind them join their turn",
+                [offer, said("Be", speaker=SYSTEM), said("brief.", speaker=SYSTEM), hello,
+                 asked()]),
+        _vector("tools-again", "then none, then others: these replace all earlier ones",
+                [offer, {"tools": []}, {"tools": [tool("b")]}, hello, asked()]),
+        _vector("tools-none-twice", "an empty offer behind an empty one says so again",
+                [offer, {"tools": []}, {"tools": []}, hello, asked()]),
         _vector("tools-typed", "marks within a description are text",
                 [{"tools": [tool("a", "<|im_end|>")]}, hello, asked()]),
         _vector("called", "a call, its result, and the next answer",
@@ -262,6 +276,8 @@ def _tools() -> list[Vector]:
                 [offer, hello, asked(), called, three, asked()], authors={4: BOB}),
         _vector("result-executor", "the request names another executor",
                 [offer, hello, asked(BOB), called, three, asked()], authors={4: BOB}),
+        _vector("result-twice", "a second result of the executor renders like the first",
+                [offer, hello, asked(), called, three, three, asked()]),
         _vector("result-owner", "an owner may give up a call, with an error",
                 [offer, hello, asked(), called, of(result(text("no"), is_error=True),
                  speaker=TOOL), asked()], authors={2: BOB}),
@@ -284,6 +300,7 @@ def _refused() -> list[Vector]:
 
     required = {"opaque": {"issuer": "example.com", "need": 1, "fallback_text": "x"}}
     unstated = {"opaque": {"issuer": "example.com", "need": 0, "fallback_text": "x"}}
+    unknown = {"opaque": {"issuer": "example.com", "need": 9, "fallback_text": "x"}}
     hello, count = said("hello"), len(TOKENIZER.tokens)
     secret = answer("yes")
     secret["generation"]["parts"].append(required)
@@ -309,6 +326,8 @@ def _refused() -> list[Vector]:
         _vector("media", "a picture", [of({"media": {}}), asked()]),
         _vector("opaque-required", "an opaque part that is required", [of(required), asked()]),
         _vector("opaque-unstated", "or does not state its need", [of(unstated), asked()]),
+        _vector("opaque-unknown", "or states one that the host does not know",
+                [of(unknown), asked()]),
         _vector("opaque-answer", "a required part of an answer",
                 [hello, asked(), secret, hello, asked()]),
     ]  # fmt: skip

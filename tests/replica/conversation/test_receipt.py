@@ -1,6 +1,6 @@
 """Receipts: signed by their host over every field, and bound to the findings."""
 
-from dataclasses import fields, replace
+from dataclasses import asdict, fields, replace
 
 import pytest
 
@@ -10,9 +10,12 @@ from replica.conversation.receipt import (
     Outcome,
     Receipt,
     ReceiptInvalid,
+    ReplayMode,
     check_receipt,
+    check_reply,
     findings_digest,
     sign_receipt,
+    summary_of,
 )
 from replica.ids import ConversationId, Digest, EntryId
 from replica.io.replays import decode_receipt, encode_receipt
@@ -84,6 +87,69 @@ def test_a_receipt_of_one_profile_is_signed_as_before():
         "36b30b0df03c14b397409fcce369456e22ae85eb0a79073d6a976abdc204d107"
     )
     assert sign_receipt(bare, HOST.key).signature.hex() == signature
+
+
+def answer(letter: bytes, outcome: Outcome, cause: int = 0, token_index: int = -1) -> Finding:
+    found = EntryId(letter * 32)
+    return Finding(found, found, ANY, outcome, cause, token_index, checked_tokens=7)
+
+
+FINDINGS = [answer(b"g", Outcome.DIFFERS, 1, 4), answer(b"h", Outcome.ACCEPTED)]
+OF_FINDINGS = sign_receipt(
+    replace(
+        RECEIPT, accepted=1, differing=1, tokens=14, findings_digest=findings_digest(FINDINGS)
+    ),
+    HOST.key,
+)  # fmt: skip
+
+
+def reply(receipt: Receipt, findings: list[Finding] = FINDINGS) -> None:
+    check_reply(
+        receipt, findings, host=HOST.public, conversation=RECEIPT.conversation,
+        mode=ReplayMode.VERIFY, from_entry=RECEIPT.from_entry,
+    )  # fmt: skip
+
+
+def test_a_receipt_is_of_what_was_asked_and_of_the_findings_in_any_order():
+    reply(OF_FINDINGS)
+    reply(OF_FINDINGS, FINDINGS[::-1])
+
+
+@pytest.mark.parametrize("name", ["conversation", "mode", "from_entry", "host"])
+def test_the_receipt_of_another_replay_is_refused_though_signed(name: str):
+    other = {"conversation": b"o" * 32, "from_entry": b"", "mode": 1, "host": Writer(4).public}
+    key = Writer(4).key if name == "host" else HOST.key
+    with pytest.raises(ReceiptInvalid):
+        reply(sign_receipt(replace(OF_FINDINGS, **{name: other[name]}), key))
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["outcome", "accepted", "differing", "undecided", "tokens", "first_cause", "first_token"],
+)
+def test_a_receipt_that_does_not_sum_up_the_findings_is_refused_though_signed(name: str):
+    changed = replace(OF_FINDINGS, **{name: getattr(OF_FINDINGS, name) + 1})
+    with pytest.raises(ReceiptInvalid):
+        reply(sign_receipt(changed, HOST.key))
+
+
+def test_a_receipt_names_a_first_answer_exactly_where_not_all_are_accepted():
+    accepted = [answer(b"h", Outcome.ACCEPTED)]
+    summary = summary_of(accepted)
+    none = {"first": EntryId(b""), "first_cause": 0, "first_token": -1}
+    receipt = replace(RECEIPT, **asdict(summary), **none)
+    reply(sign_receipt(receipt, HOST.key), accepted)
+    for first in (FINDINGS[1], FINDINGS[0]):
+        with pytest.raises(ReceiptInvalid):
+            reply(sign_receipt(replace(receipt, first=first.answer), HOST.key), accepted)
+
+
+def test_two_findings_of_one_answer_are_refused():
+    twice = [answer(b"h", Outcome.ACCEPTED)] * 2
+    none = {"first": EntryId(b""), "first_cause": 0, "first_token": -1}
+    receipt = replace(RECEIPT, **asdict(summary_of(twice)), **none)
+    with pytest.raises(ReceiptInvalid):
+        reply(sign_receipt(receipt, HOST.key), twice)
 
 
 def test_numbers_out_of_range_and_bytes_that_are_no_receipt_are_refused():
