@@ -2,9 +2,10 @@
 // Its folder keeps the key, the hub's key, the conversation and its host, and what is not acked yet.
 import grpc from '@grpc/grpc-js';
 import loader from '@grpc/proto-loader';
-import { randomBytes } from 'node:crypto';
+import { createHash, randomBytes } from 'node:crypto';
 import { EventEmitter } from 'node:events';
 import fs from 'node:fs';
+import net from 'node:net';
 import path from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import * as e from './encode.mjs';
@@ -36,8 +37,7 @@ export function refusal(error) {
   for (const any of trailer ? e.read(trailer)(3) : []) {
     details[String(e.read(any)(1)[0]).split('google.rpc.')[1]] = e.read(e.read(any)(2)[0] ?? none);
   }
-  const { ErrorInfo: info, RetryInfo: retry } = details;
-  const code = grpc.status[error.code];
+  const { ErrorInfo: info, RetryInfo: retry } = details, code = grpc.status[error.code];
   if (!info) return new Refused(code, error.details, '', { retryable: TRANSPORT.includes(code) });
   const metadata = Object.fromEntries(info(3).map((pair) => [1, 2].map((n) => String(e.read(pair)(n)[0]))));
   const delay = e.read(retry?.(1)[0] ?? none), int = (n) => Number(delay(n)[0] ?? 0n);
@@ -56,9 +56,13 @@ export class Client extends EventEmitter {
     this.key = new e.Key(Buffer.from(this.kept.seed, 'hex'));
     this.stub = new SyncService(address, grpc.credentials.createInsecure(), OPTIONS); // connects at the first call
     this.beginEpoch();
-    Object.assign(this, { texts: new Map(), told: new Set(), draft: {} }); // of generations, by id; requests whose answer was told
-    Object.assign(this, { cursor: new Map(), flushing: Promise.resolve() }); // lane heads as of the last Hint
+    // texts: of generations, by id; told: requests whose answer was told; cursor: lane heads as of the last Hint
+    Object.assign(this, { texts: new Map(), told: new Set(), draft: {}, cursor: new Map(), flushing: Promise.resolve() });
     this.hinted = new Promise((resolve) => this.once('hint', resolve));
+    if (process.platform !== 'linux') return; // One process at a time: the kernel drops such a name with its process.
+    const taken = new Refused('FOLDER_TAKEN', 'another process uses the folder.', 'End it first.');
+    this.lock = net.createServer().unref().on('error', () => this.emit('failed', taken));
+    this.lock.listen(`\0antiphon ${createHash('sha256').update(fs.realpathSync(folder)).digest('hex')}`);
   }
 
   // Begin fresh lanes: with each process, and where the hub refused an entry of the present ones.
@@ -74,10 +78,8 @@ export class Client extends EventEmitter {
   }
 
   unary(name, request, metadata = new grpc.Metadata()) {
-    return new Promise((resolve, reject) => {
-      this.stub[name](request, metadata, { deadline: Date.now() + CALL_MS },
-        (error, response) => (error ? reject(refusal(error)) : resolve(response)));
-    });
+    return new Promise((resolve, reject) => this.stub[name](request, metadata, { deadline: Date.now() + CALL_MS },
+      (error, response) => (error ? reject(refusal(error)) : resolve(response))));
   }
 
   async authenticate() {
@@ -122,8 +124,7 @@ export class Client extends EventEmitter {
     const prev = track && this.last[track];
     const place = { conversation: this.conversation, track, parents, basis, prev: prev?.id,
       seq: prev ? prev.seq + 1 : 0, lamport: prev ? Math.max(lamport, prev.lamport + 1) : lamport };
-    const drawn = { salt: randomBytes(16), timeMs: Date.now() };
-    const entry = e.signed(this.key, this.epoch, kind, content, place, drawn);
+    const entry = e.signed(this.key, this.epoch, kind, content, place, { salt: randomBytes(16), timeMs: Date.now() });
     this.kept.unacked.push(Object.fromEntries(Object.entries(entry).map(([name, b]) => [name, b.toString('base64')])));
     const written = { seq: place.seq, id: entry.id, lamport: place.lamport };
     if (track) this.last[track] = written; // the genesis is on no track, and its lane ends with it
@@ -193,8 +194,7 @@ export class Client extends EventEmitter {
   async watchOnce(worked) {
     if (!this.metadata) await this.authenticate();
     const request = { conversation: this.conversation, cursor: [...this.cursor.values()], drafts: true };
-    const stream = this.stream = this.stub.Watch(request, this.metadata);
-    const seen = new Map(this.cursor);
+    const stream = this.stream = this.stub.Watch(request, this.metadata), seen = new Map(this.cursor);
     const silence = setTimeout(() => stream.cancel(), SILENCE_MS); // three Beats are missing
     try {
       for await (const event of stream) {
@@ -217,8 +217,7 @@ export class Client extends EventEmitter {
     else if (event.draft) this.receiveDraft(event.draft);
     else if (event.answered) this.receiveAnswer(event.answered);
     else if (event.hint) {
-      const { parents, basis, lamport, own_heads: heads } = event.hint;
-      const own = this.last[e.TRACK.CONVERSATION];
+      const { parents, basis, lamport, own_heads: heads } = event.hint, own = this.last[e.TRACK.CONVERSATION];
       this.latest = { parents, basis, lamport: Number(lamport) };
       // A hint of the time before our last entry would place the next one beside it.
       if (!own || heads.some((head) => head.id.equals(own.id))) this.hint = this.latest;
@@ -252,6 +251,7 @@ export class Client extends EventEmitter {
     this.closed = true;
     clearInterval(this.renewal);
     this.stream?.cancel();
+    this.lock?.close();
     this.stub.close();
   }
 }

@@ -204,6 +204,27 @@ async def test_a_later_process_goes_on_in_a_fresh_epoch(
     assert lab.context() == [*TURN, Kind.GENERATION, *TURN]
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="the name of the folder is Linux's own")
+async def test_one_process_at_a_time_uses_a_folder(node: str, lab: Lab, tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(tmp_path / "js")
+    async with client(node, lab.proxy.address, tmp_path / "js") as js:
+        await js.say("one")
+        await js.next("answer")
+        for name in ("js", "link"):
+            async with client(node, lab.proxy.address, tmp_path / name) as second:
+                await second.say("lost")
+                assert (await second.next("failed"))["reason"] == "FOLDER_TAKEN"
+        await js.say("two")
+        await js.next("answer")
+        js.process.kill()
+        await js.process.wait()
+    async with client(node, lab.proxy.address, tmp_path / "js") as js:
+        await js.next("answer")
+        await js.next("answer")
+        await js.end()
+    assert lab.context() == [*TURN, Kind.GENERATION, *TURN]
+
+
 async def test_what_was_written_offline_is_said_once(node: str, lab: Lab, tmp_path: Path) -> None:
     async with client(node, lab.proxy.address, tmp_path / "js") as js:
         await js.say("one")
