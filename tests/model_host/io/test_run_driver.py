@@ -1,5 +1,7 @@
-"""One run without an engine: what is shown of it where the journal fails."""
+"""One run without an engine: what is shown of it, also where the journal fails."""
 
+import asyncio
+from collections import Counter
 from types import SimpleNamespace
 from typing import cast
 
@@ -100,3 +102,29 @@ async def test_progress_shows_neither_pages_of_others_nor_more_than_the_prompt(
     told = [frame.progress.prefilled_tokens for frame in shown if frame.progress]
     assert told == [0, size // (size // 2), size, size]
     assert driver.view.computed_tokens == size
+
+
+async def test_the_tokens_of_a_long_resumed_run_leave_turns_to_others(tmp_path) -> None:
+    scene = Scene()
+    request = scene.ask(output_tokens_max=1_000)
+    planned = scene.plan(request)
+    run = run_of(planned, scene.host_writes(planned.seal, request))
+    head = JournalHead(request, run.seal_id, run.run, Digest(bytes(32)), Digest(bytes(32)))
+    turn, shown = 0, Counter[int]()
+    runs = cast(
+        RunTable,
+        SimpleNamespace(
+            sign=lambda frame: frame,
+            show=lambda frame: shown.update({turn: len(frame.token_ids)}),
+        ),
+    )
+    engine = cast(EngineThread, Tokens([]))
+    driver = RunDriver(engine, scene.held, run, Journals(tmp_path).create(head), runs)
+    journaled = [Choice(65)] * 100
+    replay = asyncio.create_task(driver.finish(journaled, owner=b"", domain=b"", namespace=b""))
+    while not replay.done():
+        await asyncio.sleep(0)
+        turn += 1
+    await replay
+    assert shown.total() == len(journaled)
+    assert max(shown.values()) <= run_driver.REPLAYED_PER_TURN
