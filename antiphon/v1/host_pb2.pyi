@@ -521,8 +521,9 @@ class CountTokensResponse(_message.Message):
     tokens: _builtins.int
     """Tokens of the text."""
     context_tokens: _builtins.int
-    """Tokens of the context, without the header of an answer to come. A context
-    that leaves no room for an answer is refused: CONTEXT_TOO_LONG.
+    """Tokens of the context: of a seal as it is rendered, of another entry without
+    the header of an answer to come. A context that leaves no room for an answer
+    is refused: CONTEXT_TOO_LONG.
     """
     context_tokens_max: _builtins.int
     """Tokens a context of the profile can hold."""

@@ -1427,7 +1427,9 @@ class Generation(_message.Message):
     finish_reason: Global___FinishReason.ValueType
     """Why it ended."""
     finish_detail: _builtins.str
-    """The cause in the host's own words: a stop string, an error's reason."""
+    """The cause in the host's own words. Where it is REFUSED or INTERRUPTED they begin
+    with an error's reason (spec/10-errors) and `: `.
+    """
     sampler_digest: _builtins.bytes
     """Digest of the sampling recipe, 32 bytes; unset where the host that closes
     the run does not know it.

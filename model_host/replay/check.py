@@ -293,8 +293,9 @@ class AnswerCheck:
         # HOST-77: nobody can say by which recipe its tokens were chosen, and there may be none.
         was_closed = self.recorded.finish_reason == FinishReason.INTERRUPTED
         if was_closed and self._states_no_recipe:
-            outcome = Outcome.UNDECIDED if self.recorded.token_ids else Outcome.ACCEPTED
-            return outcome, Cause.SAMPLING_UNKNOWN
+            if not self.recorded.token_ids:
+                return Outcome.ACCEPTED, Cause.NONE
+            hard = Cause.SAMPLING_UNKNOWN
         return Outcome.UNDECIDED, hard
 
     def _note(self, cause: Cause, detail: str, token_index: int = NO_TOKEN) -> None:

@@ -169,7 +169,7 @@ def test_what_a_host_without_the_profile_closes_is_accepted_without_tokens_alone
     ]
     found = Replaying(scene).run()
     assert (found[empty].outcome, found[empty].cause) == (
-        Outcome.ACCEPTED, Cause.SAMPLING_UNKNOWN
+        Outcome.ACCEPTED, Cause.NONE
     )  # fmt: skip
     for answer in undecided:
         assert (found[answer].outcome, found[answer].cause) == (
