@@ -11,7 +11,7 @@ import pytest
 
 from antiphon.conformance.answers import answer
 from antiphon.conformance.questions import cases_of, differences
-from model_host.sampler import Sampler
+from model_host.sampler import RECIPE, RECIPE_DIGEST, Sampler
 from replica.conversation.keys import call_digest, key_digest
 from replica.errors import EntryRefused
 from replica.ids import ENTRY_TAG, PublicKey, pae
@@ -127,6 +127,11 @@ def test_a_request_carries_the_call_key_of_the_vector(vector: Vector) -> None:
 
 
 # --- sampler -------------------------------------------------------------------------
+
+
+def test_the_sampling_recipe_has_the_digest_of_the_file() -> None:
+    recipe = _file("sampler.json")["recipe"]
+    assert recipe == {"bytes": RECIPE.encode().hex(), "digest": RECIPE_DIGEST.hex()}
 
 
 @pytest.mark.parametrize("vector", _vectors("sampler.json"))

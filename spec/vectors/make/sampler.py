@@ -360,6 +360,21 @@ def _recorded() -> list[Vector]:
     ]  # fmt: skip
 
 
+RECIPE = (
+    "float64 unless said; mask; no end before the least index unless nothing else is left; "
+    "bias, then repetition (divides > 0, multiplies others), then frequency * count, then presence "
+    "penalty, over the window; clamped and rounded to float32; "
+    "temperature 0 greedy, lowest id; order (logit desc, id asc); top-k; "
+    "t = (best - score) * (64 / ln 2 / temperature), n = rint(t), r = t - n, "
+    "weight rint((((-c3 * r + c2) * r - c1) * r + 1) * 2^(34 - n / 64)); "
+    "top-p: smallest prefix with sum >= ceil(p * sum); min-p: weight >= p * 2^34; "
+    "lowest id whose running sum > floor(w * sum / 2^64); "
+    "w = first 8 bytes, big-endian, of SHA-256('antiphon/v1/draw' seed index little-endian); "
+    "logprobs (logit - best) - ln(sum / 2^34) of raw logits at temperature 1, float32; v3"
+)
+"""The text under the digest of the recipe."""
+
+
 def build() -> dict[str, object]:
     """Return the file."""
     return {
@@ -368,7 +383,12 @@ def build() -> dict[str, object]:
         "comment": "`logits`: float32, little-endian. `mask`: one bit per id, as little-endian"
         " 32-bit words. `end_ids`: the tokens that end an answer. `weights`: by id, after all"
         " steps that drop candidates; null at temperature 0, where nothing is drawn. `recorded`:"
-        " the log probabilities, as float32; null where `logprobs` is 0.",
+        " the log probabilities, as float32; null where `logprobs` is 0. `recipe`: the text that"
+        " names the steps, in UTF-8, and its SHA-256.",
+        "recipe": {
+            "bytes": RECIPE.encode().hex(),
+            "digest": hashlib.sha256(RECIPE.encode()).hexdigest(),
+        },
         "vectors": [
             *_greedy(),
             *_drawn(),
