@@ -288,7 +288,7 @@ class Profile(_message.Message):
     render_recipe_digest: _builtins.bytes
     """Digest of the rendering recipe, 32 bytes."""
     sampler_digest: _builtins.bytes
-    """Digest of the sampling recipe, 32 bytes."""
+    """Digest of the sampling recipe, 32 bytes, as in a Generation."""
     numerics_class: _builtins.bytes
     """Digest of the canary computation, 32 bytes; unset while not loaded."""
     bitwise: _builtins.bool

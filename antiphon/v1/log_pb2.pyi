@@ -1431,8 +1431,9 @@ class Generation(_message.Message):
     with an error's reason (spec/10-errors) and `: `.
     """
     sampler_digest: _builtins.bytes
-    """Digest of the sampling recipe, 32 bytes; unset where the host that closes
-    the run does not know it.
+    """Digest of the sampling recipe, 32 bytes: SHA-256 of the text in
+    spec/vectors/sampler.json. Unset where the host that closes the run does not
+    know it.
     """
     render_recipe_digest: _builtins.bytes
     """Digest of the rendering recipe, 32 bytes; likewise."""
