@@ -92,7 +92,7 @@ class SealTooLarge(GenerationRefused):
 
 
 class TokenizerBytesMissing(GenerationRefused):
-    """The vocabulary has no token for some bytes of the text, listed in `bytes_missing`."""
+    """The vocabulary has no token for some bytes of the text, which the detail lists."""
 
     reason = "TOKENIZER_BYTES_MISSING"
     next_step = "Remove these bytes from the text, or choose a model with tokens for them."

@@ -1334,7 +1334,7 @@ class Receipt(_message.Message):
     log_digest: _builtins.bytes
     """Digest of the log that was replayed, 32 bytes."""
     entries: _builtins.int
-    """Entries of that log."""
+    """Entries that the host has of it, covered or not."""
     mode: Global___ReplayMode.ValueType
     """What was done."""
     from_entry: _builtins.bytes
@@ -1354,13 +1354,17 @@ class Receipt(_message.Message):
     tokens: _builtins.int
     """Output tokens compared."""
     first: _builtins.bytes
-    """The first answer of the log with this outcome, 32 bytes; unset if all are accepted."""
+    """The first answer with this outcome, by (lamport, id), 32 bytes; unset if all are
+    accepted.
+    """
     first_cause: Global___ReplayCause.ValueType
     """Its cause."""
     first_token: _builtins.int
     """Output index of its first difference; unset where it is at no token."""
     profile: _builtins.bytes
-    """Digest of the host's profile that judged all answers but those of `further`, 32 bytes."""
+    """Digest of the host's profile that judged all answers but those of `further`, 32 bytes.
+    Of several that judged, the host chooses the one to state here.
+    """
     numerics_class: _builtins.bytes
     """Digest of the host's canary computation, 32 bytes."""
     findings_digest: _builtins.bytes

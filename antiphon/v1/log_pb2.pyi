@@ -454,7 +454,7 @@ class Header(_message.Message):
     """Id of the lane's previous entry, 32 bytes; unset exactly at seq 0."""
     basis: _builtins.bytes
     """Id of the seal whose context this entry extends, 32 bytes; on the conversation
-    track only, unset before the first.
+    track only, unset before the first, and left out of a SEAL and a GENERATION.
     """
     lamport: _builtins.int
     """1 + the greatest lamport of prev, parents, basis and the ids that a control
@@ -1235,8 +1235,9 @@ class Request(_message.Message):
     The host's own clock decides, and nothing but its refusal rests on it.
     """
     output_tokens_min: _builtins.int
-    """Neither a token nor a string ends the answer before this output index; 0
-    for no such bound. The limits end it all the same.
+    """Neither a token nor a string ends the answer before this output index, which
+    a continuation counts from the start of the turn; 0 for no such bound. The
+    limits end it all the same.
     """
     logprobs: _builtins.int
     """How many of the likeliest tokens the generation records at each output
@@ -1259,7 +1260,9 @@ class Request(_message.Message):
 
     @_builtins.property
     def stop(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Strings that end the answer and are not shown; at most 16."""
+        """Strings that end the answer and are not shown, at most 16. They are looked for
+        in the bytes of the tokens.
+        """
 
     @_builtins.property
     def membership_heads(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]:
@@ -1423,7 +1426,9 @@ class Generation(_message.Message):
     GRAMMAR_ENGINE_FIELD_NUMBER: _builtins.int
     GRAMMAR_DIGEST_FIELD_NUMBER: _builtins.int
     visible_bytes: _builtins.int
-    """How many bytes of the decoded tokens are visible, U+FFFD counted as 3 bytes."""
+    """How many bytes of the decoded tokens are visible, as parts of text have them:
+    U+FFFD counts as 3 bytes, calls and control tokens as none.
+    """
     finish_reason: Global___FinishReason.ValueType
     """Why it ended."""
     finish_detail: _builtins.str

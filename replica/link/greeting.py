@@ -9,6 +9,7 @@ from replica import limits
 from replica.ids import PublicKey
 from replica.limits import VERSION
 from replica.link.messages import Hello, HostInfo, Welcome
+from replica.log import sampling_fault
 from replica.refusals import ArgumentInvalid, ProofInvalid, VersionUnsupported
 
 
@@ -32,8 +33,11 @@ def check_host(host: HostInfo, peer: PublicKey | None) -> None:
     ):
         raise ArgumentInvalid("host: too many profiles, or a text too long")
     advised = [profile.sampling for profile in host.profiles if profile.sampling is not None]
-    if any(sampling.seed or sampling.logit_bias for sampling in advised):
-        raise ArgumentInvalid("host: recommended sampling has a seed or logit biases")
+    for sampling in advised:
+        if sampling.seed or sampling.logit_bias:
+            raise ArgumentInvalid("host: recommended sampling has a seed or logit biases")
+        if fault := sampling_fault(sampling):  # clients copy it into their requests
+            raise ArgumentInvalid(f"host: recommended sampling is out of range: {fault}")
 
 
 def welcome(hub: PublicKey) -> Welcome:

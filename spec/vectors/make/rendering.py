@@ -285,7 +285,8 @@ class Rendering:
         for one in self.fragments:
             if one.opens is not None or one.ids is not None:
                 is_header = one.ids is None
-        if is_header and len(turns) > 1:
+        # The header of a local template is the opening of an answer, and is refused with it.
+        if is_header and len(turns) > 1 and not self.template.is_local:
             literals = iter(self.template.literals(turns[:-1], header=True))
         else:
             literals = iter(self.template.literals(turns, header=False))

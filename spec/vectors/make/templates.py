@@ -115,9 +115,12 @@ def _to_json(value: object, indent: int | None = None) -> str:
 class Template:
     """A template, and its room for tools."""
 
-    def __init__(self, source: str, bos_token: str = "", eos_token: str = "") -> None:
+    def __init__(
+        self, source: str, bos_token: str = "", eos_token: str = "", *, is_local: bool = True
+    ) -> None:
         """Ask the template how it writes calls and results."""
         self.source, self.bos_token, self.eos_token = source, bos_token, eos_token
+        self.is_local = is_local
         environment = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True)
         environment.globals["raise_exception"] = _raise
         environment.filters["tojson"] = _to_json
@@ -183,6 +186,6 @@ class Template:
 TEMPLATES = {
     "chatml": Template(CHATML),
     "bare": Template(BARE, "<|im_start|>", "<|im_end|>"),
-    "numbered": Template(NUMBERED),
+    "numbered": Template(NUMBERED, is_local=False),
     "braces": Template(BRACES),
 }

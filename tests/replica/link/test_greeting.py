@@ -76,9 +76,16 @@ def test_a_welcome_of_another_version_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    "sampling", [Sampling(seed=1), Sampling(logit_bias=(LogitBias(token_id=1, bias=2.0),))]
+    "sampling",
+    [
+        Sampling(seed=1),
+        Sampling(logit_bias=(LogitBias(token_id=1, bias=2.0),)),
+        Sampling(temperature=-1.0),
+        Sampling(temperature=float("nan")),
+        Sampling(top_p=1.5),
+    ],
 )
-def test_recommended_sampling_with_a_seed_or_biases_is_refused(sampling: Sampling) -> None:
+def test_recommended_sampling_that_no_request_may_have_is_refused(sampling: Sampling) -> None:
     advised = replace(PROFILE, sampling=Sampling(temperature=0.2, top_p=0.9))
     greeting.check_host(replace(INFO, profiles=(advised,)), HOST)
     with pytest.raises(ArgumentInvalid, match="recommended sampling"):
