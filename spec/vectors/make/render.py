@@ -24,7 +24,7 @@ from spec.vectors.make.templates import (
 
 TOKENIZER = bpe.small()
 ADA, BOB, HOST = (Key(name).public.hex() for name in ("ada", "bob", "host"))
-STOP, LENGTH, TOOL_CALLS, CANCELLED = 1, 2, 3, 5
+STOP, LENGTH, TOOL_CALLS, CANCELLED, CONTEXT_LIMIT = 1, 2, 3, 5, 7
 SYSTEM, USER, ASSISTANT, TOOL = 1, 2, 3, 4
 END = TOKENIZER.tokens.index("<|im_end|>")
 
@@ -186,6 +186,8 @@ def _turns() -> list[Vector]:
                 " the two that renders nothing", [hello, asked(), cut, None, asked()],
                 follows={4: (2, 3)}),
         _vector("finished", "a finished answer is not continued", [hello, asked(), yes, asked()]),
+        _vector("full", "nor is one that ended with its context",
+                [hello, asked(), answer("yes", CONTEXT_LIMIT), asked()]),
         _vector("typed-over", "a request that its seal does not list last renders nothing",
                 [hello, asked(), said("more"), asked()]),
         _vector("answer-apart", "an answer that is not right behind its request opens a turn",
@@ -290,6 +292,10 @@ def _tools() -> list[Vector]:
             offer, hello, asked(), answer("yes"),
             of(text("so:"), call(), {"tool_started": {"call_id": "c0", "effect_key": "k"}},
                speaker=ASSISTANT), three, asked()]),
+        _vector("call-of-another", "a call in a message of another key than the executor's is not"
+                " open: a result for it renders whoever wrote it", [
+            offer, hello, asked(), answer("yes"), of(call(), speaker=ASSISTANT), three, asked()],
+                authors={4: BOB, 5: BOB}),
         _vector("call-and-result", "a call and its result in one message count in their order:"
                 " the later call of one id has the executor of the later request",
                 [offer, hello, asked(), called, asked(), of(call(), result(text("3"))), asked()],
