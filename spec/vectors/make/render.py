@@ -240,12 +240,6 @@ def _contents() -> list[Vector]:
 
 def _tools() -> list[Vector]:
     hello, offer = said("hello"), {"tools": [ADD]}
-    called = answer(
-        '<tool_call>\n{"name": "add", "arguments": {"a": 1, "b": 2}}\n</tool_call>', TOOL_CALLS,
-        calls=(call(),),
-    )  # fmt: skip
-    braces = answer('{"name": "add", "parameters": {"a": 1, "b": 2}}', TOOL_CALLS, calls=(call(),))
-    three = of(result(text("3")), speaker=TOOL)
     return [
         _vector("tools", "behind a system message, in its turn",
                 [said("Be brief.", speaker=SYSTEM), offer, hello, asked()]),
@@ -265,6 +259,18 @@ def _tools() -> list[Vector]:
                 [offer, {"tools": []}, {"tools": []}, hello, asked()]),
         _vector("tools-typed", "marks within a description are text",
                 [{"tools": [tool("a", "<|im_end|>")]}, hello, asked()]),
+    ]  # fmt: skip
+
+
+def _calls() -> list[Vector]:
+    hello, offer = said("hello"), {"tools": [ADD]}
+    called = answer(
+        '<tool_call>\n{"name": "add", "arguments": {"a": 1, "b": 2}}\n</tool_call>', TOOL_CALLS,
+        calls=(call(),),
+    )  # fmt: skip
+    braces = answer('{"name": "add", "parameters": {"a": 1, "b": 2}}', TOOL_CALLS, calls=(call(),))
+    three = of(result(text("3")), speaker=TOOL)
+    return [
         _vector("called", "a call, its result, and the next answer",
                 [offer, hello, asked(), called, three, asked()]),
         _vector("called-braces", "the other format: no marks",
@@ -348,7 +354,7 @@ def _refused() -> list[Vector]:
 
 def build() -> dict[str, object]:
     """Return the file."""
-    vectors = [*_turns(), *_contents(), *_tools(), *_refused()]
+    vectors = [*_turns(), *_contents(), *_tools(), *_calls(), *_refused()]
     told = {reading for vector in vectors for reading in vector["misread"]}
     assert set(READINGS.values()) <= told, set(READINGS.values()) - told
     return {
