@@ -23,8 +23,10 @@ from replica.io import (
     FolderUse,
     Replica,
     StoreRepair,
+    is_unfetched,
     keys,
     listed,
+    note_fetched,
     repair_store,
     require_free,
     use_of,
@@ -66,11 +68,13 @@ def register(app: typer.Typer) -> None:
         done = await repair_store(session.settings.store_path)
         is_hub = await use_of(session.folder) is FolderUse.HUB
         _say_store(session, done, is_hub=is_hub)
+        is_mended = bool(done.why or key_words)
         if is_hub:
             missing = await _left_to_members(session, done)
         else:
-            missing = await _fetch_rest(session, done)
-        _report(session, key_words, done, missing)
+            missing, was_left = await _fetch_rest(session, done)
+            is_mended = is_mended or was_left
+        _report(session, key_words, done, missing, is_mended=is_mended)
         return 1 if missing or done.deletions_lost else 0
 
 
@@ -113,35 +117,44 @@ async def _left_to_members(session: Session, done: StoreRepair) -> int:
     return missing
 
 
-async def _fetch_rest(session: Session, done: StoreRepair) -> int:
-    """Fetch what the hub has; return the number of entries that are known to be missing."""
+async def _fetch_rest(session: Session, done: StoreRepair) -> tuple[int, bool]:
+    """Fetch what the hub has.
+
+    Return the number of entries that are known to be missing, and whether a repair had left
+    whole conversations to fetch.
+    """
     async with session.replica() as replica:
         await replica.wait_for(lambda: replica.hub.is_tried, session.settings.sync_timeout_s)
-        held = tuple(stored.conversation for stored in await replica.store.conversations())
+        is_left = await is_unfetched(replica.store)
         if replica.hub.is_linked:
-            await _fetch(session, replica, held, is_new=done.aside is not None)
+            if await _fetch(session, replica, with_listed=is_left) and is_left:
+                await note_fetched(replica.store)
         else:
             why = brief(replica.hub.last_error or HubUnreachable())
             session.out.note(f"the hub could not be asked for the rest: {why}")
             session.out.note("next: antiphon repair, once it is back")
         missing = await _missing(session, replica.store, replica.load, REPLICA_STEP)
-        return missing if replica.hub.is_linked else max(missing, done.lost)
+        least = 0 if replica.hub.is_linked else max(done.lost, int(is_left))
+        return max(missing, least), is_left
 
 
-async def _fetch(
-    session: Session, replica: Replica, held: tuple[ConversationId, ...], *, is_new: bool
-) -> None:
-    wanted = held
-    if is_new:
-        # Of a conversation whose every page was damaged nothing is left here to name it.
-        wanted += tuple(c for c in await listed(replica.calls()) if c not in held)
-    for conversation in wanted:
+async def _fetch(session: Session, replica: Replica, *, with_listed: bool) -> bool:
+    """Fetch what the hub has of the conversations here, or of all that it lists.
+
+    Return whether it refused none.
+    """
+    held = [stored.conversation for stored in await replica.store.conversations()]
+    found = await listed(replica.calls()) if with_listed else ()
+    is_whole = True
+    for conversation in (*held, *(c for c in found if c not in held)):
         fetched = await fetch(session, replica, conversation)
         if fetched.new:
             new = counted(fetched.new, "entry", "entries")
             session.out.note(f"{short(conversation)}: {new} fetched from the hub")
         if fetched.refusal is not None:
+            is_whole = False
             session.out.note(f"{short(conversation)}: {brief(fetched.refusal)}")
+    return is_whole
 
 
 async def _missing(
@@ -167,7 +180,9 @@ async def _missing(
     return count
 
 
-def _report(session: Session, key_words: str, done: StoreRepair, missing: int) -> None:
+def _report(
+    session: Session, key_words: str, done: StoreRepair, missing: int, *, is_mended: bool
+) -> None:
     record: dict[str, Any] = {
         "key": key_words or None,
         "store": done.why or None,
@@ -181,4 +196,4 @@ def _report(session: Session, key_words: str, done: StoreRepair, missing: int) -
     if session.out.as_json:
         session.out.emit(record)
     else:
-        session.out.show("repaired" if done.why or key_words else "nothing to repair")
+        session.out.show("repaired" if is_mended else "nothing to repair")

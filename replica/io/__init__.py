@@ -88,6 +88,7 @@ from replica.io.turns import (
     TurnEvent,
     say_as_system,
 )
+from replica.io.unfetched import is_unfetched, note_fetched
 
 __all__ = [
     "FILE_MODE",
@@ -159,6 +160,7 @@ __all__ = [
     "has_lost_grpc",
     "import_entries",
     "invite",
+    "is_unfetched",
     "issued_invitations",
     "keys",
     "linked_hosts",
@@ -170,6 +172,7 @@ __all__ = [
     "look_at",
     "make_folder",
     "make_settings",
+    "note_fetched",
     "now_ms",
     "open_channel",
     "open_read_only",

@@ -22,6 +22,7 @@ from replica.io.sqlite_pages import Pages, Record
 from replica.io.store import Store
 from replica.io.tombstones import confirmed, tombstone_of
 from replica.io.transaction import Statement
+from replica.io.unfetched import note_unfetched
 from replica.log import CONTROL_KINDS, Entry, codec, send_order, verify_body, verify_signature
 from replica.refusals import StoreCorrupt
 
@@ -238,6 +239,7 @@ async def _write_draft(draft: Path, found: Salvaged) -> None:
                 continue  # no later repair reads what they were erased from
             await store.put_meta(key, value)
         await store.list_members(found.listed)
+        await note_unfetched(store)
 
 
 def _report(aside: Path, mark: high_water.Mark, kept: int, deleted: int, why: str) -> StoreRepair:
@@ -266,6 +268,8 @@ async def _add_lost_ends(path: Path) -> StoreRepair:
             for end in ends:
                 older.add_older(read_pages((), (end,)))
             kept, deleted = await _add(store, older)
+        if lost > kept + deleted:
+            await note_unfetched(store)
         store.forget_losses()
         with typed_errors():
             store_files.set_lost_ends_aside(path)

@@ -259,3 +259,29 @@ def test_a_hub_s_folder_is_read_by_the_command_and_not_written(
     assert "the first message" in me.ok("log", talked, *hub)
     assert me.record("status", *hub)["hub"]["state"] == "not asked"
     assert me.refused("new", *hub) == "FOLDER_TAKEN"
+
+
+def test_a_repair_without_the_hub_leaves_whole_conversations_to_the_next(
+    world: World, me: Terminal, talked: str
+) -> None:
+    other = me.record("new")["conversation"]
+    me.ok("send", "in another conversation")
+    digests = {one: me.record("verify", one)["digest"] for one in (talked, other)}
+    go_offline(world)
+    for page in range(1, me.store_path.stat().st_size // 4096):
+        overwrite(me.store_path, page * 4096, bytes(4096))
+    for _ in range(2):
+        result = me.run("repair")
+        assert (result.exit_code, result.stdout) == (1, "repaired\n")
+        assert "next: antiphon repair, once it is back" in result.stderr
+    world.start_hub()
+    assert me.run("repair").stdout == "repaired\n"
+    assert {one: me.record("verify", one)["digest"] for one in digests} == digests
+    assert me.run("repair").stdout == "nothing to repair\n"
+
+
+def test_a_store_that_is_gone_is_fetched_again(world: World, me: Terminal, talked: str) -> None:
+    digest = me.record("verify", talked)["digest"]
+    me.store_path.unlink()
+    assert me.record("repair")["unread"] > 0
+    assert me.record("verify", talked)["digest"] == digest
