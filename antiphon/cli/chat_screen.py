@@ -19,7 +19,7 @@ from antiphon.cli.line_editor import LineEditor
 from antiphon.cli.output import harmless
 from antiphon.cli.pace import Rate, bar
 from antiphon.cli.rows import SIDE_LEAF, TALK, end_lines, is_side_leaf, words_of, wrapped
-from antiphon.cli.session import offline_words
+from antiphon.cli.session import away_words
 from replica.conversation import Conversation
 from replica.errors import AntiphonError
 from replica.ids import EntryId
@@ -168,7 +168,8 @@ class ChatScreen:
         first = [self._state_row(view.running, state)] if view.running is not None else []
         hub, last = self._chat.replica.hub, []
         if not hub.is_linked:
-            last.append(Text(offline_words(hub.unsynced(self._chat.held.id)), style="yellow"))
+            words = away_words(self._chat.replica, self._chat.held.id)
+            last.append(Text(words, style="yellow"))
         rows = [*first, *self._next_rows(view, rows_max - 1 - len(first) - len(last)), *last]
         shown = [self._ansi(row) for row in rows[: rows_max - 1]]
         edit_rows = max(1, min(EDIT_ROWS_MAX, rows_max - 1 - len(shown)))

@@ -225,6 +225,12 @@ class AlreadyRunning(DaemonFailed):
     )
 
 
+class InvitationUnknown(ArgumentInvalid):
+    """No invitation for this name is open."""
+
+    next_step = "List the names and states of all with `antiphon invitations`."
+
+
 class InviteHubAway(HubUnreachable):
     """The hub that the code names does not answer."""
 

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from antiphon.cli.clone import fetch
 from antiphon.cli.command import ConversationArgument, command
-from antiphon.cli.errors import InviteHubAway, InviteHubChanged
+from antiphon.cli.errors import InvitationUnknown, InviteHubAway, InviteHubChanged
 from antiphon.cli.new import ROLES
 from antiphon.cli.session import Session
 from antiphon.cli.tables import plain_table
@@ -158,11 +158,12 @@ async def invitations(
         open_ones = [one for one in records if one.name == revoke and _state(one) == "open"]
         for one in open_ones:
             await revoke_invitation(replica, one)
-        if open_ones:
-            session.out.note(f"{len(open_ones)} revoked for {revoke}")
-        else:
-            session.out.note(f"no invitation for {revoke} is open; next: antiphon invitations")
-        return 0 if open_ones else 1
+        if not open_ones:
+            raise InvitationUnknown(f"no invitation for {revoke} is open")
+        if session.out.as_json:
+            session.out.emit({"name": revoke, "revoked": len(open_ones)})
+        session.out.note(f"{len(open_ones)} revoked for {revoke}")
+        return 0
 
 
 def _state(issued: Issued) -> str:

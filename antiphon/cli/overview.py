@@ -25,7 +25,7 @@ from antiphon.cli.session import (
     unsynced_words,
 )
 from antiphon.cli.tables import plain_table
-from replica.conversation import Conversation, EntryStore, newest_place
+from replica.conversation import Conversation, EntryStore, newest_place, removal_of
 from replica.errors import AntiphonError, StoreError
 from replica.ids import ConversationId, short
 from replica.io import Replica, SavedAcks, documents
@@ -185,6 +185,9 @@ async def _synced(
         # One that may pass, such as a full disk of the hub, ends no sync.
         refusal, refusal_words = fault.reason, unsynced_words(replica, conversation)
     state = replica.hub.state(conversation).value
+    if refusal == ConversationUnknown.reason and removal_of(held, replica.public) is not None:
+        # The hub has the entry that ended the membership, and so it took what came before.
+        waiting, refusal, refusal_words = 0, "", ""
     if held.is_blocked:
         state = DAMAGED
     elif replica.hub.is_linked and not held.is_member(replica.public):

@@ -64,6 +64,10 @@ from replica.refusals import (
 )
 
 LOST_STEP = "Connect to a hub that holds them; they are then restored automatically."
+LOST_KEY_STEP = (
+    "If you have a backup of yours, move this one away and give `antiphon key restore FILE`; else"
+    " an owner of each conversation invites it."
+)
 CLOCK_STEP = "Compare this machine's clock and its user's key with the hub's."
 STRANGER_S = 0.5
 """Longest wait for a conversation of which our key is no member, in seconds."""
@@ -109,7 +113,12 @@ class Session:
 
     def key(self) -> Ed25519PrivateKey:
         """Read this replica's key, or create one. Raises KeyFileInvalid."""
-        return keys.load_or_create(self.settings.key_path)
+        path = self.settings.key_path
+        is_lost = not path.exists() and self.settings.store_path.is_file()
+        key = keys.load_or_create(path)
+        if is_lost:
+            self.out.note(f"{path} was gone: this is another key. {LOST_KEY_STEP}")
+        return key
 
     def own_key(self) -> PublicKey | None:
         """Return this replica's public key, if it has one."""
@@ -333,7 +342,10 @@ def unsynced_words(replica: Replica, conversation: ConversationId) -> str:
         )
     if error is None or means_away(error):
         return offline_words(waiting)
-    return f"not linked: {brief(error)}. {link_step(error)} {offline_words(waiting)}"
+    kept = (
+        f"{counted(waiting, 'entry is', 'entries are')} sent then" if waiting else "nothing waits"
+    )
+    return f"not linked: {brief(error)}. {link_step(error)} {kept.capitalize()}."
 
 
 def means_away(error: AntiphonError) -> bool:
@@ -344,6 +356,14 @@ def means_away(error: AntiphonError) -> bool:
 def link_step(error: AntiphonError) -> str:
     """Return what to do about an error of the link."""
     return CLOCK_STEP if type(error) is ProofInvalid else error.next_step
+
+
+def away_words(replica: Replica, conversation: ConversationId) -> str:
+    """Return that the hub is not linked, and why if waiting does not help, as one line."""
+    error = replica.hub.last_error
+    if error is None or means_away(error):
+        return offline_words(replica.hub.unsynced(conversation))
+    return f"not linked: {brief(error)}"
 
 
 def offline_words(waiting: int) -> str:

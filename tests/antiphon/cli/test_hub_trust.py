@@ -3,6 +3,8 @@
 import shutil
 
 from tests.antiphon.cli.conftest import Terminal, World
+from tests.antiphon.cli.pty_terminal import CTRL_D
+from tests.antiphon.cli.test_chat_terminal import chat
 from tests.support.files import query
 
 
@@ -58,3 +60,21 @@ def test_a_hub_that_lost_everything_is_filled_again(world: World, me: Terminal) 
     me.ok("hub", "trust", "--yes")
     (status,) = me.record("status", conversation)["conversations"]
     assert (status["state"], status["unsynced"]) == ("synchronized", 0)
+
+
+def test_a_chat_says_why_the_hub_with_another_key_is_not_linked(world: World, me: Terminal) -> None:
+    me.ok("new")
+    change_key(world)
+    with chat(world, me) as terminal:
+        terminal.expect_screen("PEER_IDENTITY_CHANGED")
+        assert "the hub is away" not in terminal.screen.text
+        assert terminal.leave(CTRL_D) == 0
+
+
+def test_a_key_that_is_gone_is_replaced_with_a_word(world: World, me: Terminal) -> None:
+    me.ok("new")
+    (me.data_dir / "identity.key").unlink()
+    first, later = me.run("status"), me.run("status")
+    assert "was gone: this is another key" in first.stderr
+    assert "antiphon key restore" in first.stderr
+    assert "was gone" not in later.stderr

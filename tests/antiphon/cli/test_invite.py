@@ -340,3 +340,14 @@ def test_leaving_is_asked_first_and_the_last_owner_stays(me: Terminal, bob: Term
     assert states == {mine: "removed", theirs: "removed"} | {
         key: "member" for key in states if key not in (mine, theirs)
     }
+
+
+def test_an_invitation_that_is_not_open_is_refused_with_the_next_step(me: Terminal) -> None:
+    me.ok("new")
+    code_of(me)
+    result = me.run("invitations", "--revoke", "nobody")
+    assert result.exit_code == 1
+    assert "no invitation for nobody is open" in result.stderr
+    assert "antiphon invitations" in result.stderr
+    assert me.refused("invitations", "--revoke", "nobody") == "ARGUMENT_INVALID"
+    assert me.record("invitations", "--revoke", "bob") == {"name": "bob", "revoked": 1}

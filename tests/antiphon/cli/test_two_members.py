@@ -142,3 +142,11 @@ def test_a_branch_whose_host_is_gone_continues(gate: Gate):
     gate.world.start_host(name="other")
     assert ada.ok("send", "third") == "You said: third\n"
     assert context_of_newest(ada) == ["first", "second", "third"]
+
+
+def test_nothing_is_unsynced_for_a_member_that_left(world: World) -> None:
+    _, bob = pair(world)
+    bob.ok("send", "--no-request", "before I go")
+    bob.ok("members", "remove", bob.record("key", "show")["key"], "--yes")
+    (status,) = bob.record("status")["conversations"]
+    assert (status["unsynced"], status["state"], status["refusal"]) == (0, "not a member", None)
