@@ -24,6 +24,7 @@ AntiphonError
 │       └── KeyNotGiven      the same for a hub's key off loopback
 ├── EntryRefused
 │   └── MessageTooLong       a message that does not fit an entry
+├── InvitationUnknown        no invitation for this name is open
 ├── InviteHubChanged         the hub that a code names has another key than the code states
 ├── Unavailable
 │   ├── InviteHubAway        the hub that a code names does not answer

@@ -342,10 +342,8 @@ def unsynced_words(replica: Replica, conversation: ConversationId) -> str:
         )
     if error is None or means_away(error):
         return offline_words(waiting)
-    kept = (
-        f"{counted(waiting, 'entry is', 'entries are')} sent then" if waiting else "nothing waits"
-    )
-    return f"not linked: {brief(error)}. {link_step(error)} {kept.capitalize()}."
+    kept = f" {counted(waiting, 'entry is', 'entries are')} sent then." if waiting else ""
+    return f"not linked: {brief(error)}. {link_step(error)}{kept}"
 
 
 def means_away(error: AntiphonError) -> bool:
