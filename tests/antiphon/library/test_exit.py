@@ -244,6 +244,26 @@ async def test_a_child_of_a_linked_process_is_told_that_it_can_have_no_link(tmp_
     assert (printed, code) == (["PROCESS_FORKED", "32"], 0)
 
 
+COMPUTING = """
+with antiphon.open(sys.argv[1], hub=sys.argv[2]) as me:
+    me.conversation("notes").say("To the hub.")
+    ended = []
+    for _ in range(60):
+        child = os.fork()
+        if not child:
+            os._exit(0)
+        ended.append(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+    print(me.is_linked, set(ended))
+"""
+
+
+async def test_children_of_a_linked_process_that_only_compute_end_well(tmp_path: Path):
+    hub = await start(HubConfig(data_dir=tmp_path / "hub", listen="127.0.0.1:0"))
+    printed, errors, code = await output_of(COMPUTING, tmp_path / "me", hub.address)
+    await hub.stop()
+    assert (printed, errors, code) == (["True {0}"], "", 0)
+
+
 @asynccontextmanager
 async def serving(folder: Path) -> AsyncIterator[Process]:
     """Start KILLED, which holds the store now; its child goes on until the end."""
