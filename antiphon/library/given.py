@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from antiphon.library import events as e
 from replica.conversation import call_digest, key_digest, says_nothing
 from replica.ids import ID_BYTES, SALT_BYTES, PublicKey
-from replica.limits import PARTS_MAX
+from replica.limits import BODY_BYTES_MAX, PARTS_MAX
 from replica.log import (
     CallKey,
     Kind,
@@ -22,7 +22,7 @@ from replica.log import (
     decode_body,
     salted,
 )
-from replica.refusals import ArgumentInvalid, BodyMalformed
+from replica.refusals import ArgumentInvalid, BodyMalformed, BodyTooLarge
 
 if TYPE_CHECKING:
     from antiphon.library.tools import Tool
@@ -138,7 +138,18 @@ def _check_number(name: str, value: Any, least: int | None, kind: Any) -> None:
 def check_timeout(timeout_s: float | None) -> float | None:
     """Return a time in seconds, or None for none. Raises ArgumentInvalid."""
     _check_number("timeout_s", timeout_s, 0, int | float)
-    return timeout_s
+    try:
+        return None if timeout_s is None else float(timeout_s)
+    except OverflowError:
+        raise ArgumentInvalid("timeout_s is longer than any time") from None
+
+
+def check_system(text: str) -> str:
+    """Return the text that begins a conversation. Raises ArgumentInvalid, BodyTooLarge."""
+    body = codec.encode_body(Message(Speaker.SYSTEM, (Text(check_text(text, "the system text")),)))
+    if SALT_BYTES + len(body) > BODY_BYTES_MAX:
+        raise BodyTooLarge(f"the system text has {len(text.encode())} bytes")
+    return text
 
 
 def check_id(one: bytes, name: str) -> None:

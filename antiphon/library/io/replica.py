@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from antiphon.library import events as e
 from antiphon.library.errors import ProcessForked
-from antiphon.library.given import check_id, check_text, check_timeout
+from antiphon.library.given import check_id, check_system, check_text, check_timeout
 from antiphon.library.io.conversation import Conversation
 from antiphon.library.io.feed import Feed
 from antiphon.library.io.handle import SYNC_S, Shared, has_host, opened, usable
@@ -37,7 +37,13 @@ from replica.io import (
 from replica.io import Replica as Core
 from replica.link import SyncState
 from replica.log import Sampling
-from replica.refusals import ArgumentInvalid, ConversationUnknown, NoHost, PeerIdentityChanged
+from replica.refusals import (
+    ArgumentInvalid,
+    ConversationUnknown,
+    HubUnreachable,
+    NoHost,
+    PeerIdentityChanged,
+)
 
 T = TypeVar("T")
 
@@ -102,7 +108,7 @@ class Replica:
         """
         check_name(check_text(name, "the name"))
         if system is not None:
-            check_text(system, "the system text")
+            check_system(system)
         if not isinstance(sampling, Sampling | None):
             raise ArgumentInvalid(f"sampling is {sampling!r}, and no Sampling")
         claim = self._core.processes.exclusive((_NAME + name).encode())
@@ -124,7 +130,8 @@ class Replica:
     async def get(self, conversation: ConversationId) -> Conversation:
         """Return a conversation by its id; one that a hub lists comes first from there.
 
-        Raises ConversationUnknown, ArgumentInvalid.
+        Raises ConversationUnknown, ArgumentInvalid, and the error of the link where the hub is to
+        be asked and is away.
 
         >>> found = await me.get(trip.id)
         >>> found.id == trip.id
@@ -136,6 +143,9 @@ class Replica:
             await self._core.wait_for(lambda: self._is_settled(conversation), SYNC_S)
         held = await self._core.load(conversation)
         if held.log.genesis is None and not held.is_blocked:
+            hub = self._core.hub
+            if hub.is_configured and not (hub.is_linked and self._is_settled(conversation)):
+                raise hub.last_error or HubUnreachable("the hub has not answered")
             raise ConversationUnknown  # nothing of it is here, and the hub has refused it
         return self._handle(conversation)
 

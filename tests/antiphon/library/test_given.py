@@ -20,6 +20,7 @@ from replica.refusals import ArgumentInvalid
         ({"retries": -1}, "retries is -1, not 0 or more"),
         ({"timeout_s": "x"}, "timeout_s is 'x', not a number"),
         ({"timeout_s": float("nan")}, "timeout_s is nan, not 0 or more"),
+        ({"timeout_s": 10**400}, "timeout_s is longer than any time"),
         ({"policy": 3}, "policy is 3, and no function"),
         ({"sampling": {"top_k": 2.5}}, "top_k is 2.5, not a whole number"),
         ({"sampling": {"logit_bias": 3}}, "logit_bias is 3, and no list"),

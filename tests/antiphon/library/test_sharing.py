@@ -15,6 +15,7 @@ from replica.ids import PublicKey
 from replica.io import Replica, Store, import_entries, issued_invitations
 from replica.io.invitations import POLL_S
 from tests.antiphon.library.conftest import Lab
+from tests.support.callers import until
 from tests.support.forms import joined
 from tests.support.writers import Writer
 
@@ -208,3 +209,24 @@ async def test_an_owner_leaves_behind_another_one(lab: Lab):
         await theirs.grant(bytes([1]) * 32)
         with pytest.raises(antiphon.AntiphonError, match="is the last owner"):
             await theirs.remove(bob.key)
+
+
+async def test_a_conversation_of_a_hub_that_is_away_is_not_said_to_be_unknown(lab: Lab):
+    async with lab.open() as me, lab.open("bob") as bob:
+        mine = await me.conversation("trip")
+        await mine.grant(bob.key)
+        assert await mine.sync()
+        assert lab.hub is not None
+        await lab.hub.stop()
+        await until(lambda: not bob.is_linked)
+        with pytest.raises(antiphon.AntiphonError) as refused:
+            await bob.get(mine.id)
+        assert refused.value.reason == "HUB_UNREACHABLE"
+
+
+async def test_a_system_text_that_no_entry_holds_begins_no_conversation(lab: Lab):
+    async with lab.open() as me:
+        with pytest.raises(antiphon.AntiphonError) as refused:
+            await me.conversation("trip", system="x" * 600_000)
+        assert refused.value.reason == "BODY_TOO_LARGE"
+        assert await me.conversations() == ()
