@@ -34,8 +34,9 @@ def register(app: typer.Typer) -> None:
         """Pin the key that the hub proves now, in place of the one pinned before.
 
         A hub that lost its key, or a new hub at the address, has another key. Compare
-        it with the one the hub prints when it starts, or give that as --key. Off loopback
-        --yes alone is refused: whoever answers there could be anyone.
+        it with the one that `antiphon --data-dir FOLDER key show` prints for the hub's folder,
+        or give that as --key. Off loopback --yes alone is refused: whoever answers there could
+        be anyone.
         """
         expected = parse_key(key) if key is not None else None
         address = session.settings.hub
