@@ -8,13 +8,8 @@
 heavy is imported before a name is used. The protocol's generated stubs are in `antiphon.v1`.
 """
 
-import os
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
-
-# With its handlers of fork, gRPC ends one of five children that only compute by SIGSEGV. It reads
-# this when it is first imported (DECISIONS D539).
-os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
 
 if TYPE_CHECKING:
     from antiphon import aio

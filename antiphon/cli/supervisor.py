@@ -194,9 +194,10 @@ class Supervisor:
         ]  # fmt: skip
 
     def _host_argv(self) -> list[str]:
+        hub = self.hub.ready  # another key than before is no stranger's: it is that of our own hub
         argv = [
-            sys.executable, "-m", self.host_module, "serve", "--hub", self.hub.ready.address,
-            "--data-dir", str(self.data_dir / "host"),
+            sys.executable, "-m", self.host_module, "serve", "--hub", hub.address,
+            "--hub-key", hub.key.hex(), "--data-dir", str(self.data_dir / "host"),
         ]  # fmt: skip
         for model in self.models:
             argv += ["--model", model]

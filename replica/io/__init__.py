@@ -1,5 +1,6 @@
 """A replica's drivers: store, hub link, calls, keys, daemons. The rest of replica/ is pure."""
 
+import replica.io.forked  # noqa: F401  # it comes before gRPC
 from replica.io import begin, documents, keys, petnames, rpc, status, turns
 from replica.io.asked_host import HostMissing, choose_host
 from replica.io.blob_calls import BlobCalls

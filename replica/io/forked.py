@@ -10,6 +10,10 @@ import os
 import socket
 from weakref import WeakSet
 
+# With its own handlers of fork, gRPC ends one of five children that only compute by SIGSEGV. It
+# reads this when it is first imported, which modules of this package do later (DECISIONS D539).
+os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
+
 _FILES: set[int] = set()
 _SOCKETS: "WeakSet[socket.socket]" = WeakSet()
 

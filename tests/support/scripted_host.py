@@ -36,7 +36,14 @@ with uncollected():
     from replica.conversation.obligations import Ledger
     from replica.core import FollowPolicy
     from replica.errors import HostError
-    from replica.ids import ConversationId, Digest, EntryId, tagged_sha256
+    from replica.ids import (
+        ConversationId,
+        Digest,
+        EntryId,
+        PublicKey,
+        key_from_hex,
+        tagged_sha256,
+    )
     from replica.io.daemon import stop_with_supervisor
     from replica.io.keys import load_or_create
     from replica.io.replica import Replica
@@ -251,11 +258,14 @@ async def scripted_host(
     pace: Pace = no_pause,
     *,
     follow: bool | FollowPolicy = True,
+    hub_key: PublicKey | None = None,
 ) -> AsyncIterator[ScriptedHost]:
     """Run a scripted host with its store and key in `folder`; linked when entered."""
     key = load_or_create(folder / "identity.key")
     path = folder / "log" / "log.db"
-    async with Replica.open(path, key, hub_address, follow=follow, host=host_info(key)) as replica:
+    async with Replica.open(
+        path, key, hub_address, hub_key=hub_key, follow=follow, host=host_info(key)
+    ) as replica:
         host = ScriptedHost(replica, reply, pace)
         task = asyncio.create_task(host.run(), name="scripted host")
         try:
@@ -304,8 +314,8 @@ def _usage(asked: Asked) -> Usage:
     return Usage(old + new, cached_tokens=old, prefilled_tokens=new)
 
 
-async def _serve(hub: str, folder: Path) -> None:
-    async with scripted_host(folder, hub) as host:
+async def _serve(hub: str, folder: Path, hub_key: PublicKey | None) -> None:
+    async with scripted_host(folder, hub, hub_key=hub_key) as host:
         key = host.replica.public.hex()
         print(f"host 127.0.0.1:0 {key} {PROFILE.name} {PROFILE.digest.hex()}", flush=True)
         stop = asyncio.Event()
@@ -320,13 +330,14 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument("command", choices=["serve", "pull", "list"])
     parser.add_argument("name", nargs="?")
     parser.add_argument("--hub")
+    parser.add_argument("--hub-key", type=key_from_hex)
     parser.add_argument("--data-dir", type=Path)
     for flag in ("--model", "--numerics", "--listen", "--operator-key"):
         parser.add_argument(flag)
     given = parser.parse_args(arguments)
     if given.command == "serve":
         stop_with_supervisor()
-        asyncio.run(_serve(given.hub, given.data_dir))
+        asyncio.run(_serve(given.hub, given.data_dir, given.hub_key))
 
 
 if __name__ == "__main__":

@@ -218,6 +218,19 @@ async def test_a_daemon_is_killed_and_started_again(tmp_path: Path) -> None:
     assert supervisor.host.pid is None
 
 
+async def test_the_host_links_to_the_hub_beside_it_also_where_that_has_another_key(
+    tmp_path: Path,
+) -> None:
+    async with Supervisor(tmp_path, host_module=HOST_MODULE) as supervisor:
+        before = supervisor.hub.ready
+    (tmp_path / "hub" / "identity.key").unlink()
+    port = int(before.address.rpartition(":")[2])
+    async with Supervisor(tmp_path, port, host_module=HOST_MODULE) as supervisor:
+        assert supervisor.hub.ready.address == before.address
+        assert supervisor.hub.ready.key != before.key
+        assert supervisor.host.pid is not None  # a scripted host is ready once it is linked
+
+
 async def test_a_host_that_keeps_its_key_elsewhere_is_not_run_without_a_word(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
