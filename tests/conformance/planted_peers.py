@@ -16,10 +16,10 @@ from model_host.sampler import Sampler
 from model_host.stop import StopMatcher
 from replica.conversation import next_seal
 from replica.conversation.conversation import Conversation
-from replica.ids import Digest
+from replica.ids import Digest, PublicKey
 from replica.io import begin, hub_calls, rpc
 from replica.io.blob_calls import BlobCalls
-from replica.link import auth, draft_intake, greeting, host_choice
+from replica.link import Authenticator, auth, draft_intake, greeting, host_choice
 from replica.link.channel import Channel
 from replica.link.client_side import ClientSide
 from replica.link.credit import FlowControl
@@ -29,6 +29,7 @@ from replica.link.hub_side import HubSide
 from replica.log import Need, Outcome
 from replica.order import verdict
 from replica.order.tree import Order
+from replica.refusals import ConversationUnknown, Unauthenticated
 from tests.conformance import planted_writers as writers
 from tests.conformance.planted_hub import stores_nothing
 from tests.simulation.planted import Patch, host, link, order, storage
@@ -182,11 +183,34 @@ def shows_the_stop_string() -> Patch:
 
 
 def answers_strangers() -> Patch:
-    def member(self, conversation, context):
+    async def member(self, conversation, context):
         held = self.replica.shelf[conversation]
         return held, rpc.caller(self.authenticator, context)
 
     return mock.patch.object(Callers, "member", member)
+
+
+def serves_removed_members() -> Patch:
+    async def member(self, conversation, context):
+        held, peer = self.replica.shelf.get(conversation), rpc.caller(self.authenticator, context)
+        if held is None or not (held.is_member(peer) or peer in held.log.membership.kept):
+            raise ConversationUnknown
+        return held, peer
+
+    return mock.patch.object(Callers, "member", member)
+
+
+def proves_nothing() -> Patch:
+    return mock.patch.object(auth, "verify", lambda *_: None)
+
+
+def takes_forged_tickets() -> Patch:
+    def holder(self, ticket, now_ms):
+        if not ticket:
+            raise Unauthenticated
+        return PublicKey(ticket[:32])
+
+    return mock.patch.object(Authenticator, "holder", holder)
 
 
 def signs_no_receipts() -> Patch:
@@ -271,6 +295,9 @@ HOSTS = [
     Planted(states_no_recipes, "answers/usage-and-recipes"),
     Planted(miscounts_the_prompt, "answers/usage-and-recipes"),
     Planted(answers_strangers, "calls/strangers"),
+    Planted(serves_removed_members, "access/removed-members"),
+    Planted(proves_nothing, "access/proofs"),
+    Planted(takes_forged_tickets, "access/tickets"),
     Planted(signs_no_receipts, "calls/replay"),
 ]
 

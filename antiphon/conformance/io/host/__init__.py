@@ -1,6 +1,7 @@
 """Cases for model hosts: their seals, answers, drafts, refusals and calls."""
 
 from antiphon.conformance.io.host import (
+    access,
     answers,
     archives,
     calls,
@@ -18,6 +19,7 @@ from antiphon.conformance.io.host.talk import CASES, UnderTest
 __all__ = [
     "CASES",
     "UnderTest",
+    "access",
     "answers",
     "archives",
     "calls",

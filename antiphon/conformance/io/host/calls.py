@@ -112,7 +112,12 @@ async def strangers(run: UnderTest) -> None:
         asked = pb.RenderRequest(conversation=talk.held.id, seal=seal)
         pages = pb.PagesRequest(conversation=talk.held.id)
         count = pb.CountTokensRequest(conversation=talk.held.id, text="word")
-        for name, message in (("Render", asked), ("Pages", pages), ("CountTokens", count)):
+        for name, message in (
+            ("Render", asked), ("Pages", pages), ("CountTokens", count),
+            ("Warm", pb.WarmRequest(conversation=talk.held.id, at=seal)),
+            ("Evict", pb.EvictRequest(conversation=talk.held.id)),
+            ("ListCheckpoints", pb.ListCheckpointsRequest(conversation=talk.held.id)),
+        ):  # fmt: skip
             equal(await reason_of(call(calls, name, message)), NOT_FOUND, f"the answer to {name}")
         replaying = replayed(talk, calls, ReplayMode.VERIFY)
         equal(await reason_of(replaying), NOT_FOUND, "the answer to Replay")
