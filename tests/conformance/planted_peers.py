@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from unittest import mock
 
 from antiphon.v1 import blob_pb2
-from model_host import contents, plan, render
+from model_host import contents, plan, render, sampler_state
 from model_host.io import replay_handler
 from model_host.io.callers import Callers
 from model_host.io.run_table import RunTable
@@ -213,6 +213,18 @@ def takes_forged_tickets() -> Patch:
     return mock.patch.object(Authenticator, "holder", holder)
 
 
+def draws_with_any_numbers() -> Patch:
+    return mock.patch.object(sampler_state, "sampling_fault", lambda _: None)
+
+
+def stops_at_any_tokens() -> Patch:
+    return mock.patch.object(sampler_state, "ids_fault", lambda *_: None)
+
+
+def renders_any_tokens() -> Patch:
+    return mock.patch.object(contents.Contents, "_known_ids", lambda self, ids: tuple(ids))
+
+
 def signs_no_receipts() -> Patch:
     return mock.patch.object(
         replay_handler, "sign_receipt", lambda receipt, key: replace(receipt, signature=bytes(64))
@@ -295,6 +307,9 @@ HOSTS = [
     Planted(states_no_recipes, "answers/usage-and-recipes"),
     Planted(miscounts_the_prompt, "answers/usage-and-recipes"),
     Planted(answers_strangers, "calls/strangers"),
+    Planted(draws_with_any_numbers, "refusals/numbers-out-of-range"),
+    Planted(stops_at_any_tokens, "refusals/stop-tokens-out-of-bounds"),
+    Planted(renders_any_tokens, "refusals/tokens-beyond"),
     Planted(serves_removed_members, "access/removed-members"),
     Planted(proves_nothing, "access/proofs"),
     Planted(takes_forged_tickets, "access/tickets"),

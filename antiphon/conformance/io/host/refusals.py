@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from antiphon.conformance.cases import check, equal
+from antiphon.conformance.io.host.service_calls import default_profile
 from antiphon.conformance.io.host.talk import CASES, Talk, UnderTest
 from replica.conversation import call_digest, key_digest
 from replica.ids import Digest, EntryId
@@ -55,6 +56,31 @@ async def sampling_out_of_range(run: UnderTest) -> None:
 async def top_p_above_one(run: UnderTest) -> None:
     """A top_p above 1 is refused."""
     await _refuses(run, "SAMPLING_INVALID", sampling=Sampling(temperature=1.0, top_p=1.5))
+
+
+@_case("HOST-24")
+async def numbers_out_of_range(run: UnderTest) -> None:
+    """Each number of the sampling has a range."""
+    wrong = (
+        Sampling(temperature=1e-9), Sampling(temperature=101.0), Sampling(min_p=1.5),
+        Sampling(repetition_penalty=1e-9), Sampling(repetition_penalty=101.0),
+        Sampling(presence_penalty=101.0), Sampling(frequency_penalty=-101.0),
+    )  # fmt: skip
+    async with run.talk() as talk:
+        await talk.say()
+        for sampling in wrong:
+            await check_refused(talk, await talk.request(sampling=sampling), "SAMPLING_INVALID")
+        await talk.answer(await talk.request())
+
+
+@_case("HOST-32")
+async def stop_tokens_out_of_bounds(run: UnderTest) -> None:
+    """Stop tokens are 64 at most, ascend, and are of the vocabulary."""
+    async with run.talk() as talk:
+        await talk.say()
+        for ids in ((_FAR,), tuple(range(65)), (2, 1)):
+            await check_refused(talk, await talk.request(stop_tokens=ids), "STOP_INVALID")
+        await talk.answer(await talk.request())
 
 
 @_case("HOST-24")
@@ -151,5 +177,15 @@ async def foreign_tokens(run: UnderTest) -> None:
     """Token ids of another tokenizer are refused."""
     ids = Tokens((1, 2), Digest(b"no such tokenizer".ljust(32, b".")))
     async with run.talk() as talk:
+        await talk.write(Message(Speaker.USER, (ids,)))
+        await check_refused(talk, await talk.request(), "TOKENS_FOREIGN")
+
+
+@_case("HOST-4")
+async def tokens_beyond(run: UnderTest) -> None:
+    """A token id outside the vocabulary is refused."""
+    async with run.talk() as talk, run.calls(talk) as calls:
+        profile = await default_profile(calls)
+        ids = Tokens((_FAR,), Digest(profile.tokenizer_digest))
         await talk.write(Message(Speaker.USER, (ids,)))
         await check_refused(talk, await talk.request(), "TOKENS_FOREIGN")
