@@ -141,7 +141,7 @@ async def _fetch_rest(session: Session, done: StoreRepair) -> tuple[int, bool]:
 async def _fetch(session: Session, replica: Replica, *, with_listed: bool) -> bool:
     """Fetch what the hub has of the conversations here, or of all that it lists.
 
-    Return whether it refused none.
+    Return whether none of its refusals passes with time.
     """
     held = [stored.conversation for stored in await replica.store.conversations()]
     found = await listed(replica.calls()) if with_listed else ()
@@ -152,7 +152,7 @@ async def _fetch(session: Session, replica: Replica, *, with_listed: bool) -> bo
             new = counted(fetched.new, "entry", "entries")
             session.out.note(f"{short(conversation)}: {new} fetched from the hub")
         if fetched.refusal is not None:
-            is_whole = False
+            is_whole = is_whole and not fetched.refusal.retryable
             session.out.note(f"{short(conversation)}: {brief(fetched.refusal)}")
     return is_whole
 
