@@ -141,8 +141,7 @@ class Replica:
         await self._core.follow(conversation)
         if self._core.hub.is_configured:
             await self._core.wait_for(lambda: self._is_settled(conversation), SYNC_S)
-        held = await self._core.load(conversation)
-        if held.log.genesis is None and not held.is_blocked:
+        if not await _is_here(self._core, conversation):
             hub = self._core.hub
             if hub.is_configured and not (hub.is_linked and self._is_settled(conversation)):
                 raise hub.last_error or HubUnreachable("the hub has not answered")
@@ -297,6 +296,15 @@ class Replica:
     def _is_settled(self, conversation: ConversationId) -> bool:
         hub = self._core.hub
         return hub.is_away or hub.state(conversation) in _SETTLED
+
+
+async def _is_here(core: Core, conversation: ConversationId) -> bool:
+    """Say whether anything of a conversation is held here."""
+    try:
+        held = await core.load(conversation)
+    except ConversationUnknown:
+        return False
+    return held.log.genesis is not None or held.is_blocked
 
 
 @asynccontextmanager
