@@ -1,14 +1,12 @@
-"""Bugs put into a host's tools, forms, sampling and replays: the kit must find each of them."""
+"""Bugs put into a host's tools, forms, calls, pages and archives: the kit must find each."""
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import replace
 from unittest import mock
 
-from model_host import plan, runner, schedule, speculation
+from model_host import plan, runner, schedule
 from model_host.audit import Auditor
 from model_host.batcher import Batcher
-from model_host.contents import Contents
 from model_host.errors import ArchiveInvalid
 from model_host.grammar import Grammar
 from model_host.io import namespaces, pages_call, service
@@ -17,7 +15,6 @@ from model_host.io.engine_thread import EngineThread
 from model_host.io.host_stats import HostStats
 from model_host.io.namespaces import Namespaces
 from model_host.io.offers import Offers
-from model_host.job import Chosen
 from model_host.kv import archive
 from model_host.kv.cached_pages import CachedPages
 from model_host.kv.prefix import PrefixIndex
@@ -26,13 +23,9 @@ from model_host.kv.users import Users
 from model_host.operators import Operators
 from model_host.page_map import entry_pages
 from model_host.render import Renderer
-from model_host.replay.check import AnswerCheck, Samplers
 from model_host.runner import Run
-from model_host.sampler import Sampler
-from model_host.sampler_state import SamplerState, draw_word
-from model_host.speculation import GUESSES_MAX
 from model_host.stop import StopMatcher
-from replica.conversation import Cause, Ledger, Outcome
+from replica.conversation import Ledger
 from replica.link import profile_to_pb
 from replica.log import Sampling, Tools, Usage
 from tests.conformance.planted_peers import Planted
@@ -89,121 +82,6 @@ def states_no_grammar() -> Patch:
 
 def ignores_forms() -> Patch:
     return mock.patch.object(plan, "source_for", lambda *_given: None)
-
-
-# --- sampling -----------------------------------------------------------------------------
-
-
-def draws_one_index_later() -> Patch:
-    def later(self):
-        return draw_word(self.sampling.seed, self.output_index + 1)
-
-    return mock.patch.object(SamplerState, "word", property(later))
-
-
-def states_log_probabilities_of_scores() -> Patch:
-    choose = Sampler.choose
-
-    def changed(self, logits, state, mask=None):
-        stated = self._logprobs
-
-        def of_scores(_logits, token_id, count):
-            return stated(state.scores(logits, mask), token_id, count)
-
-        with mock.patch.object(self, "_logprobs", of_scores):
-            return choose(self, logits, state, mask)
-
-    return mock.patch.object(Sampler, "choose", changed)
-
-
-def ends_before_the_least_length() -> Patch:
-    made = SamplerState.__init__
-
-    def early(self, request, **given):
-        made(self, replace(request, output_tokens_min=0), **given)
-
-    return mock.patch.object(SamplerState, "__init__", early)
-
-
-def goes_on_behind_wrong_guesses() -> Patch:
-    def choose(self, job, logits, events):
-        run, begin = job.run, len(job.ids)
-        for row in logits:
-            choice = self._sampler.choose(row, run.sampler_state, run.mask())
-            is_first = not run.token_ids
-            job.ids.append(choice.token_id)
-            shown = run.add_token(choice.token_id, choice.logprobs)
-            events.append((job, Chosen(choice, shown, is_first)))
-            if run.finished is not None:
-                break
-        job.is_decoding = True
-        job.speculation.note(job.ids[begin:])
-
-    @contextmanager
-    def always_guessing() -> Iterator[None]:
-        # Whether guesses pay depends on the machine's load.
-        all_pay = mock.patch.object(speculation, "worthwhile", lambda *_given: GUESSES_MAX)
-        with all_pay, mock.patch.object(Batcher, "_choose", choose):
-            yield
-
-    return always_guessing()
-
-
-# --- replays ------------------------------------------------------------------------------
-
-
-def judges_no_token() -> Patch:
-    return mock.patch.object(AnswerCheck, "_judge", lambda *_given: None)
-
-
-def compares_tokens_alone() -> Patch:
-    return mock.patch.object(AnswerCheck, "_compare_rest", lambda *_given: None)
-
-
-def trusts_what_states_no_recipe() -> Patch:
-    compare = AnswerCheck._compare_rest
-
-    def trusting(self, run):
-        if self.recorded.render_recipe_digest is not None:
-            compare(self, run)
-
-    return mock.patch.object(AnswerCheck, "_compare_rest", trusting)
-
-
-def accepts_tokens_without_a_recipe() -> Patch:
-    verdict = AnswerCheck._verdict
-
-    def accepting(self):
-        found = verdict(self)
-        return (Outcome.ACCEPTED, found[1]) if self._states_no_recipe else found
-
-    return mock.patch.object(AnswerCheck, "_verdict", accepting)
-
-
-def accepts_any_end() -> Patch:
-    return mock.patch.object(
-        AnswerCheck,
-        "_end",
-        lambda self, run: (
-            run.finished or run.end(self.recorded.finish_reason, self.recorded.finish_detail)
-        ),
-    )
-
-
-def judges_by_its_own_recipe() -> Patch:
-    return mock.patch.object(Samplers, "of", lambda self, recipe: self.present)
-
-
-def judges_other_numerics() -> Patch:
-    return mock.patch.object(AnswerCheck, "_hard", Cause.NONE)
-
-
-def trusts_other_renderings() -> Patch:
-    return mock.patch.object(plan, "_check_answers", lambda *_given: None)
-
-
-def drops_text_without_ids() -> Patch:
-    return mock.patch.object(Contents, "recorded_ids", lambda self, entry, answer, found: ())
 
 
 # --- profiles and calls -------------------------------------------------------------------
@@ -370,19 +248,6 @@ HOSTS = [
     Planted(ends_in_the_middle_of_a_form, "forms/control-tokens"),
     Planted(states_no_grammar, "forms/digests-of-grammars"),
     Planted(ignores_forms, "forms/grammar-that-takes-too-much"),
-    Planted(draws_one_index_later, "sampling/draws"),
-    Planted(states_log_probabilities_of_scores, "sampling/log-probabilities-of-the-model"),
-    Planted(ends_before_the_least_length, "sampling/least-length"),
-    Planted(goes_on_behind_wrong_guesses, "sampling/guesses"),
-    Planted(judges_no_token, "lies/changed-token"),
-    Planted(compares_tokens_alone, "lies/other-statements"),
-    Planted(trusts_what_states_no_recipe, "lies/unstated-recipe"),
-    Planted(accepts_tokens_without_a_recipe, "lies/invented-without-recipes"),
-    Planted(accepts_any_end, "lies/cancelled-without-a-cancel"),
-    Planted(judges_by_its_own_recipe, "lies/unknown-recipe"),
-    Planted(judges_other_numerics, "lies/other-numerics"),
-    Planted(trusts_other_renderings, "lies/other-rendering"),
-    Planted(drops_text_without_ids, "lies/text-without-ids"),
     Planted(recommends_a_seed, "calls/profile-digest"),
     Planted(answers_calls_twice, "refusals/repeated-call"),
     Planted(holds_nothing_back, "answers/stop-string"),

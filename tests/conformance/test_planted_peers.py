@@ -18,6 +18,7 @@ from antiphon.conformance.io.host import UnderTest, pages, talk
 from antiphon.conformance.io.running import outcome_of
 from syncd.io.config import HubConfig
 from syncd.io.server import start
+from tests.conformance.planted_answers import ANSWERS
 from tests.conformance.planted_hosts import HOSTS as MORE_HOSTS
 from tests.conformance.planted_hosts import answers_by_the_default
 from tests.conformance.planted_peers import CLIENTS, FOLDS, HOSTS, Planted
@@ -50,7 +51,7 @@ async def test_every_bug_of_a_host_is_found(tmp_path: Path) -> None:
     missed = []
     async with tiny_hosts(tmp_path) as hosts, hosts.host():
         run = UnderTest(hosts.hub.address)
-        for planted in (*HOSTS, *MORE_HOSTS):
+        for planted in (*HOSTS, *MORE_HOSTS, *ANSWERS):
             short = mock.patch.object(pages, "AUDIT_S", 0.2)
             with planted.bug(), short, mock.patch.object(talk, "ANSWER_S", PATIENCE_S):
                 outcome = await outcome_of(case(HOST_CASES, planted.case), run)

@@ -3,9 +3,9 @@
 from antiphon.conformance.cases import NotApplicable, check, equal
 from antiphon.conformance.io.host.service_calls import require_bitwise
 from antiphon.conformance.io.host.talk import CASES, Talk, UnderTest, long_request
-from replica.conversation import DraftStream, verify_draft
+from replica.conversation import Author, DraftStream, verify_draft
 from replica.ids import EntryId
-from replica.log import FinishReason, Sampling, text_of
+from replica.log import FinishReason, Role, Sampling, text_of
 
 _case = CASES.theme("answers").shows
 SEEDED = Sampling(temperature=0.9, top_p=0.95, seed=11)
@@ -158,14 +158,25 @@ async def profiles(run: UnderTest) -> None:
 async def cancel(run: UnderTest) -> None:
     """A CANCEL ends an answer that is being computed; the tokens shown are kept."""
     async with run.talk() as talk:
-        request, length = await long_request(talk)
-        await talk.cancel(request)
-        if len(_shown(talk, request)) > length // 2:
-            raise NotApplicable("the host answers faster than a CANCEL arrives")
-        answer = await talk.answer(request)
-        equal(FinishReason(answer.finish_reason), FinishReason.CANCELLED, "the finish reason")
-        shown = _shown(talk, request)
-        equal(answer.token_ids[: len(shown)], shown, "the tokens that were shown")
+        await _cancelled(talk)
+
+
+@_case("HOST-18")
+async def cancel_of_another_member(run: UnderTest) -> None:
+    """The CANCEL of any member that may write one ends an answer."""
+    async with run.talk() as talk:
+        await _cancelled(talk, await talk.other(Role.WRITER))
+
+
+async def _cancelled(talk: Talk, author: Author | None = None) -> None:
+    request, length = await long_request(talk)
+    await talk.cancel(request, author)
+    if len(_shown(talk, request)) > length // 2:
+        raise NotApplicable("the host answers faster than a CANCEL arrives")
+    answer = await talk.answer(request)
+    equal(FinishReason(answer.finish_reason), FinishReason.CANCELLED, "the finish reason")
+    shown = _shown(talk, request)
+    equal(answer.token_ids[: len(shown)], shown, "the tokens that were shown")
 
 
 @_case("HOST-18", "ORD-9")

@@ -103,6 +103,18 @@ async def replay(run: UnderTest) -> None:
                 equal(outcomes, [Outcome.ACCEPTED] * 2, f"the outcomes of {mode.name}")
 
 
+@_case("HOST-72")
+async def replay_from_an_entry(run: UnderTest) -> None:
+    """A replay from an entry judges the answers whose context has it, and no others."""
+    async with run.talk() as talk, run.calls(talk) as calls:
+        texts = ("Name a colour.", "Another one.", "One more.")
+        asked = [await talk.ask(text) for text in texts]
+        answers = [talk.held.order.generation_of(request) for request in asked]
+        for first in (asked[1], answers[1]):
+            findings, _ = await replayed(talk, calls, ReplayMode.REBUILD, first)
+            equal([finding.answer for finding in findings], answers[1:], "the answers judged")
+
+
 @_case("HOST-22", "HOST-72")
 async def strangers(run: UnderTest) -> None:
     """Calls about a conversation are answered to its members alone."""

@@ -75,6 +75,7 @@ class _Liar:
             host=self.author.public,
             sampling=sampling,
             output_tokens_min=body.output_tokens_min,
+            logprobs=body.logprobs,
         )
         honest = talk.seal_of(self.request)
         entries = (*honest.entries[:-1], asked)
@@ -91,11 +92,12 @@ class _Liar:
         return (await talk.write(seal, parents=(asked,), author=self.author)).id
 
     async def told(self, seal: EntryId, **changes: object) -> EntryId:
-        """Answer behind a seal, with the draft digest of the tokens; return the answer."""
+        """Answer behind a seal, with the draft digest of the tokens unless another is stated."""
         request = self.talk.held.order.nodes[seal].seal.request
         answer = replace(self.honest, **changes)  # type: ignore[arg-type]  # as above
-        drafts = extend_digest(start_digest(request, answer.run), answer.token_ids)
-        answer = replace(answer, draft_digest=drafts)
+        if "draft_digest" not in changes:
+            drafts = extend_digest(start_digest(request, answer.run), answer.token_ids)
+            answer = replace(answer, draft_digest=drafts)
         return (await self.talk.write(answer, parents=(seal,), basis=seal, author=self.author)).id
 
     def with_token(self) -> tuple[int, ...]:
@@ -111,12 +113,12 @@ class _Liar:
 
 
 @asynccontextmanager
-async def _liar(run: UnderTest, *, bitwise: bool = True) -> AsyncIterator[_Liar]:
+async def _liar(run: UnderTest, *, bitwise: bool = True, logprobs: int = 0) -> AsyncIterator[_Liar]:
     async with run.talk() as talk, run.calls(talk) as calls:
         if bitwise:
             await require_bitwise(calls)
         author = await talk.other(Role.HOST)
-        request = await talk.ask(tokens=6, sampling=SEEDED, output_tokens_min=6)
+        request = await talk.ask(tokens=6, sampling=SEEDED, output_tokens_min=6, logprobs=logprobs)
         profile, honest = await default_profile(calls), await talk.answer(request)
         yield _Liar(talk, calls, author, profile, request, honest)
 
@@ -140,18 +142,34 @@ async def changed_token(run: UnderTest) -> None:
 
 @_case("HOST-74")
 async def other_statements(run: UnderTest) -> None:
-    """Parts, usage and finish reason are compared with those of the recorded tokens."""
+    """Parts, visible bytes, usage, finish reason and draft digest are those of the tokens."""
     async with _liar(run) as liar:
-        honest = liar.honest
-        usage = replace(honest.usage, prompt_tokens=honest.usage.prompt_tokens + 1)
-        lies = {
-            Cause.TEXT: await liar.lie(parts=(*honest.parts, Text("!"))),
-            Cause.USAGE: await liar.lie(usage=usage),
-            Cause.ENDING: await liar.lie(finish_reason=FinishReason.STOP),
-        }
+        honest, usage = liar.honest, liar.honest.usage
+        changes: list[tuple[Cause, dict[str, object]]] = [
+            (Cause.TEXT, {"parts": (*honest.parts, Text("!"))}),
+            (Cause.TEXT, {"visible_bytes": honest.visible_bytes + 1}),
+            (Cause.USAGE, {"usage": replace(usage, prompt_tokens=usage.prompt_tokens + 1)}),
+            (Cause.USAGE, {"usage": replace(usage, output_tokens=usage.output_tokens + 1)}),
+            (Cause.ENDING, {"finish_reason": FinishReason.STOP}),
+            (Cause.DRAFTS, {"draft_digest": OTHER}),
+        ]
+        lies = [(cause, await liar.lie(**fields)) for cause, fields in changes]
         found = await liar.findings()
-        for cause, lie in lies.items():
+        for cause, lie in lies:
             _check(found[lie], Outcome.DIFFERS, cause)
+
+
+@_case("HOST-74")
+async def other_log_probabilities(run: UnderTest) -> None:
+    """A recorded log probability is compared with the one computed."""
+    async with _liar(run, logprobs=2) as liar:
+        *before, last = liar.honest.logprobs
+        changed = replace(last, logprob=last.logprob - 0.5)
+        same = await liar.lie()
+        lie = await liar.lie(logprobs=(*before, changed))
+        found = await liar.findings()
+        _check(found[same], Outcome.ACCEPTED)
+        _check(found[lie], Outcome.DIFFERS, Cause.LOGPROBS)
 
 
 @_case("HOST-36", "HOST-74")

@@ -1,41 +1,26 @@
 """Sampling: draws recomputed from log probabilities, least lengths, and guesses."""
 
-import hashlib
-import math
+from collections.abc import Sequence
+from dataclasses import replace
 
 from antiphon.conformance.cases import NotApplicable, check, equal
 from antiphon.conformance.io.host.service_calls import replayed, require_bitwise
-from antiphon.conformance.io.host.talk import CASES, UnderTest
+from antiphon.conformance.io.host.talk import CASES, Talk, UnderTest
+from antiphon.conformance.naive_sampler import possible
 from replica.conversation import Outcome, ReplayMode
-from replica.log import FinishReason, LogitBias, Sampling, TokenLogprobs, text_of
+from replica.log import FinishReason, Generation, LogitBias, Sampling, TokenLogprobs, text_of
 
 _case = CASES.theme("sampling").shows
 CANDIDATES = 8
+STATED = 20
+"""Most log probabilities that a request may ask for."""
 TEMPERATURE = 1.5
 DRAWS = 10
-TOLERANCE = 1e-4
-"""Log probabilities are rounded: a draw so near to the bound of a token decides nothing."""
+WINDOW = 3
+NUCLEI = ((0.3, 5), (0.6, 6), (0.9, 7))
+LEAST = ((0.7, 8), (0.5, 9), (0.3, 10))
+"""Values of top_p and of min_p, with seeds."""
 REPEATED = "one two three four five six seven " * 6
-
-
-def drawn(seed: int, index: int) -> float:
-    """Return the number of a draw, from 0 to 1 (spec/07-host §3)."""
-    data = b"antiphon/v1/draw" + seed.to_bytes(8, "little") + index.to_bytes(8, "little")
-    return int.from_bytes(hashlib.sha256(data).digest()[:8], "big") / 2.0**64
-
-
-def tokens_near(stated: TokenLogprobs, number: float, temperature: float) -> set[int]:
-    """Return the tokens whose share of the weights, in order of ids, holds a number."""
-    best = stated.top_logprobs[0]
-    pairs = zip(stated.top_ids, stated.top_logprobs, strict=True)
-    weights = {i: math.exp((score - best) / temperature) for i, score in pairs}
-    whole, start, found = sum(weights.values()), 0.0, set()
-    for token, weight in sorted(weights.items()):
-        stop = start + weight / whole
-        if start - TOLERANCE <= number < stop + TOLERANCE:
-            found.add(token)
-        start = stop
-    return found
 
 
 @_case("HOST-10", "HOST-11", "HOST-30")
@@ -53,11 +38,55 @@ async def draws(run: UnderTest) -> None:
                 request = await talk.again(first, DRAWS, **fields)
             answer = await talk.answer(request)
             equal(len(answer.logprobs), len(answer.token_ids), "the number of log probabilities")
-            for index, token in enumerate(answer.token_ids):
-                stated = answer.logprobs[index]
+            for stated in answer.logprobs:
                 _check_order(stated)
-                wanted = tokens_near(stated, drawn(seed, index), TEMPERATURE)
-                check(token in wanted, f"token {token} at {index} is not the one drawn: {wanted}")
+            _judge(answer, sampling)
+
+
+@_case("HOST-30")
+async def fewer_candidates(run: UnderTest) -> None:
+    """top_p and min_p leave out what the recipe says, of the candidates of top_k."""
+    async with run.talk() as talk:
+        whole = Sampling(temperature=2.0, top_k=16)
+        await _sampled(talk, [replace(whole, top_p=p, seed=seed) for p, seed in NUCLEI])
+        await _sampled(talk, [replace(whole, min_p=p, seed=seed) for p, seed in LEAST])
+
+
+@_case("HOST-30")
+async def penalties(run: UnderTest) -> None:
+    """Penalties are subtracted for the tokens in the window, once or as often as they are there."""
+    async with run.talk() as talk:
+        few = Sampling(temperature=0.7, top_k=3, penalty_window=WINDOW)
+        once, often = replace(few, presence_penalty=4.0), replace(few, frequency_penalty=2.5)
+        wanted = [replace(one, seed=seed) for one in (once, often) for seed in (11, 12, 13)]
+        decided = await _sampled(talk, wanted)
+        if not decided:
+            raise NotApplicable("no token in the window is among the candidates stated")
+
+
+async def _sampled(talk: Talk, wanted: Sequence[Sampling]) -> int:
+    """Ask with each sampling, and judge each token; return how many of these were penalized."""
+    request, decided = None, 0
+    for sampling in wanted:
+        if request is None:
+            request = await talk.ask(tokens=DRAWS, sampling=sampling, logprobs=STATED)
+        else:
+            request = await talk.again(request, DRAWS, sampling=sampling, logprobs=STATED)
+        decided += _judge(await talk.answer(request), sampling)
+    return decided
+
+
+def _judge(answer: Generation, sampling: Sampling) -> int:
+    """Check each token; return how many had a token of the window among their candidates."""
+    begin, penalized = sampling.penalty_window, 0
+    for index in range(begin, len(answer.token_ids)):
+        stated, token = answer.logprobs[index], answer.token_ids[index]
+        recent = answer.token_ids[index - begin : index]
+        wanted = possible(stated, sampling, index, recent)
+        if wanted is not None:
+            check(token in wanted, f"token {token} at {index} is not one of {sorted(wanted)}")
+            penalized += not {*recent}.isdisjoint(stated.top_ids)
+    return penalized
 
 
 def _check_order(stated: TokenLogprobs) -> None:

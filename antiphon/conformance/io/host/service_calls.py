@@ -53,11 +53,16 @@ async def require_bitwise(calls: HostCalls) -> None:
         raise NotApplicable("the host is not bitwise")
 
 
-async def replayed(talk: Talk, calls: HostCalls, mode: ReplayMode) -> tuple[list[Finding], Receipt]:
-    """Replay a conversation, once the host has all of it. Raises AntiphonError, Violation."""
+async def replayed(
+    talk: Talk, calls: HostCalls, mode: ReplayMode, first: EntryId | None = None
+) -> tuple[list[Finding], Receipt]:
+    """Replay a conversation, once the host has all of it. Raises AntiphonError, Violation.
+
+    With `first`, only the answers whose context has that entry are judged.
+    """
     give_up_at = time.monotonic() + PATIENCE_S
     while time.monotonic() < give_up_at:
-        found, receipt = await _replayed_now(talk, calls, mode)
+        found, receipt = await _replayed_now(talk, calls, mode, first)
         if receipt.log_digest == talk.held.log.digest:
             return found, receipt
         await asyncio.sleep(RETRY_S)
@@ -65,10 +70,10 @@ async def replayed(talk: Talk, calls: HostCalls, mode: ReplayMode) -> tuple[list
 
 
 async def _replayed_now(
-    talk: Talk, calls: HostCalls, mode: ReplayMode
+    talk: Talk, calls: HostCalls, mode: ReplayMode, first: EntryId | None
 ) -> tuple[list[Finding], Receipt]:
     findings = []
-    async for event in calls.replay(talk.held.id, mode):
+    async for event in calls.replay(talk.held.id, mode, first):
         if isinstance(event, Finding):
             findings.append(event)
         elif isinstance(event, Receipt):

@@ -158,10 +158,10 @@ class Talk:
         """Append a request at the newest branch."""
         return (await self.write(self.request_body(tokens, **fields))).id
 
-    async def cancel(self, request: EntryId) -> None:
-        """Cancel a request."""
+    async def cancel(self, request: EntryId, author: Author | None = None) -> None:
+        """Cancel a request, as the owner or another."""
         basis = self.held.log.entries[request].header.basis
-        await self.write(Cancel(), parents=(request,), basis=basis)
+        await self.write(Cancel(), parents=(request,), basis=basis, author=author)
 
     async def again(self, request: EntryId, tokens: int = 6, **fields: object) -> EntryId:
         """Ask for another answer to the same message, with FORK."""
