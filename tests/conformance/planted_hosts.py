@@ -200,7 +200,7 @@ def audits_nothing() -> Patch:
 def warms_without_the_store() -> Patch:
     warm = EngineThread.warm
     return mock.patch.object(
-        EngineThread, "warm", lambda self, *given: warm(self, *given[:-1], None)
+        EngineThread, "warm", lambda self, *given, **more: warm(self, *given[:-1], None, **more)
     )
 
 

@@ -41,6 +41,8 @@ class Planted:
 
     bug: Callable[[], Patch]
     case: str
+    hangs: bool = False
+    """The case waits for a host until it gives up."""
 
 
 # --- clients ----------------------------------------------------------------------------
@@ -296,7 +298,7 @@ HOSTS = [
     Planted(drops_required_parts, "opaque/required"),
     Planted(drops_preferred_parts, "opaque/degraded-and-dropped"),
     Planted(records_other_tokens_than_it_drafted, "answers/drafts"),
-    Planted(host.answers_for_another_host, "seals/other-host"),
+    Planted(host.answers_for_another_host, "seals/other-host", hangs=True),
     Planted(seals_a_wrong_digest, "seals/first-turn"),
     Planted(shows_no_signed_drafts, "answers/drafts"),
     Planted(commits_to_other_drafts, "answers/drafts"),
@@ -310,7 +312,7 @@ HOSTS = [
     Planted(draws_with_any_numbers, "refusals/numbers-out-of-range"),
     Planted(stops_at_any_tokens, "refusals/stop-tokens-out-of-bounds"),
     Planted(renders_any_tokens, "refusals/tokens-beyond"),
-    Planted(serves_removed_members, "access/removed-members"),
+    Planted(serves_removed_members, "access/removed-members", hangs=True),
     Planted(proves_nothing, "access/proofs"),
     Planted(takes_forged_tickets, "access/tickets"),
     Planted(signs_no_receipts, "calls/replay"),

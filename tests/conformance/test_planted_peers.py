@@ -1,6 +1,7 @@
 """The kit finds bugs that were put into clients, hosts and folds on purpose."""
 
 from collections.abc import Iterable
+from contextlib import ExitStack
 from pathlib import Path
 from unittest import mock
 
@@ -14,7 +15,7 @@ from antiphon.conformance.io.client import Clients, session
 from antiphon.conformance.io.divergence import CASES as DIVERGENCES
 from antiphon.conformance.io.divergence import Player
 from antiphon.conformance.io.host import CASES as HOST_CASES
-from antiphon.conformance.io.host import UnderTest, pages, talk
+from antiphon.conformance.io.host import UnderTest, access, pages, talk
 from antiphon.conformance.io.running import outcome_of
 from syncd.io.config import HubConfig
 from syncd.io.server import start
@@ -52,8 +53,11 @@ async def test_every_bug_of_a_host_is_found(tmp_path: Path) -> None:
     async with tiny_hosts(tmp_path) as hosts, hosts.host():
         run = UnderTest(hosts.hub.address)
         for planted in (*HOSTS, *MORE_HOSTS, *ANSWERS):
-            short = mock.patch.object(pages, "AUDIT_S", 0.2)
-            with planted.bug(), short, mock.patch.object(talk, "ANSWER_S", PATIENCE_S):
+            with planted.bug(), ExitStack() as patience:
+                patience.enter_context(mock.patch.object(pages, "AUDIT_S", 0.2))
+                for module, name in ((talk, "ANSWER_S"), (access, "PATIENCE_S")):
+                    if planted.hangs:
+                        patience.enter_context(mock.patch.object(module, name, PATIENCE_S))
                 outcome = await outcome_of(case(HOST_CASES, planted.case), run)
             if not outcome.problems:
                 missed.append((planted.bug.__name__, outcome.not_run))
