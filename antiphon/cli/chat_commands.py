@@ -7,7 +7,7 @@ from rich.text import Text
 from antiphon.cli.branches import check_label, name_branch, show_branches, switch_to
 from antiphon.cli.cancel import cancel_awaited, say_closed
 from antiphon.cli.chat_session import ChatSession, Turn
-from antiphon.cli.errors import BranchUnknown, EntryUnknown
+from antiphon.cli.errors import BranchUnknown, NothingBehind, NothingYet
 from antiphon.cli.log import print_row
 from antiphon.cli.rows import PREVIEW_CELLS, counted, cut, row_of
 from antiphon.cli.session import find_entry
@@ -49,7 +49,10 @@ def is_command(typed: str) -> bool:
 async def run(chat: ChatSession, line: str) -> Turn | None:
     """Run a /command; return the turn it asks for, if any. Raises Leave, AntiphonError."""
     name, _, rest = line.removeprefix("/").partition(" ")
-    match name.strip():
+    name, rest = name.strip(), rest.strip()
+    if rest and name in _ALONE:
+        raise NothingBehind(f"/{name} takes nothing, and was not run")
+    match name:
         case "quit" | "exit" | "q":
             raise Leave
         case "again":
@@ -60,7 +63,7 @@ async def run(chat: ChatSession, line: str) -> Turn | None:
         case "help" | "?":
             chat.session.out.note(HELP)
         case known if known in _COMMANDS:
-            await _COMMANDS[known](chat, rest.strip())
+            await _COMMANDS[known](chat, rest)
         case unknown:
             chat.session.out.note(f"there is no /{unknown}; /help lists the commands")
     return None
@@ -150,25 +153,30 @@ async def status(chat: ChatSession, _rest: str) -> None:
 
 
 async def _last(chat: ChatSession, kind: Kind) -> EntryId:
-    """Return the last entry of a kind on this branch. Raises EntryUnknown."""
+    """Return the last entry of a kind on this branch. Raises NothingYet."""
     for entry in reversed(await chat.entries()):
         if entry.header.kind == kind:
             return entry.id
-    raise EntryUnknown(f"there is no {kind.name.lower()} on this branch yet")
+    raise NothingYet(f"there is no {_WORDS[kind]} on this branch yet")
 
 
 async def _last_question(chat: ChatSession) -> EntryId:
     """Return what a member said last on this branch: no system text, and no part of a tool's call.
 
-    Raises EntryUnknown.
+    Raises NothingYet.
     """
     for entry in reversed(await chat.entries()):
         body = chat.held.log.body(entry.id)
         if isinstance(body, Message) and body.speaker == Speaker.USER:
             return entry.id
-    raise EntryUnknown("there is no question on this branch yet")
+    raise NothingYet("there is no question on this branch yet")
 
 
+_WORDS = {Kind.MESSAGE: "message", Kind.GENERATION: "answer"}
+_ALONE = frozenset(
+    ("quit", "exit", "q", "again", "continue", "help", "?", "undo", "cancel", "log", "status")
+)
+"""The commands that take nothing."""
 _COMMANDS: dict[str, Callable[[ChatSession, str], Awaitable[None]]] = {
     "undo": undo,
     "branches": branches,

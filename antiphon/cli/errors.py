@@ -9,6 +9,7 @@ AntiphonError
 │   ├── PrefixAmbiguous      several ids may be meant
 │   ├── NothingHere          no conversation is held here yet
 │   ├── NothingAwaited       no answer is awaited on this branch
+│   ├── NothingYet           the branch has no question or answer yet
 │   ├── UndoForbidden        another member's question waits for its answer
 │   ├── NothingToContinue    the last answer on this branch was not cut off
 │   ├── ReadOnlyHere         your key may not write in this conversation
@@ -16,6 +17,7 @@ AntiphonError
 │   │   ├── EndLost          the store lost its last entries
 │   │   └── NotInPlace       a check of doctor failed
 │   ├── UsageInvalid         a command, option or value that there is not
+│   │   └── NothingBehind    a /command that takes nothing has something behind it
 │   ├── FileUnusable         a file can't be read or written
 │   │   ├── FileExists       the file exists already
 │   │   └── NotReplaced      the same, where nothing may replace it
@@ -100,6 +102,13 @@ class NothingAwaited(RequestRefused):
     next_step = "`antiphon log --graph` shows the branches and their open requests."
 
 
+class NothingYet(RequestRefused):
+    """The branch has no question, or no answer, that the command could be about."""
+
+    reason = "NOTHING_YET"
+    next_step = "Send a message first."
+
+
 class UndoForbidden(RequestRefused):
     """Only its author takes back a question that waits for its answer."""
 
@@ -152,6 +161,12 @@ class UsageInvalid(RequestRefused):
 
     reason = "USAGE_INVALID"
     next_step = "`antiphon --help` lists the commands."
+
+
+class NothingBehind(UsageInvalid):
+    """A /command of a chat that takes nothing has something behind it; it was not run."""
+
+    next_step = "Type it alone; `/help` lists the commands and what they take."
 
 
 class FileUnusable(RequestRefused):

@@ -1,7 +1,7 @@
 """The kit finds bugs that were put into clients, hosts and folds on purpose."""
 
-from collections.abc import Iterable
-from contextlib import ExitStack
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from unittest import mock
 
@@ -39,6 +39,17 @@ def name_of(planted: Planted) -> str:
     return planted.bug.__name__
 
 
+@contextmanager
+def impatient(hangs: bool) -> Iterator[None]:
+    """Wait for audits no longer than they take, and for a host that hangs no longer than needed."""
+    bounds = [(talk, "ANSWER_S"), (access, "PATIENCE_S")] if hangs else []
+    with ExitStack() as patches:
+        patches.enter_context(mock.patch.object(pages, "AUDIT_S", 0.2))
+        for module, name in bounds:
+            patches.enter_context(mock.patch.object(module, name, PATIENCE_S))
+        yield
+
+
 @pytest.mark.parametrize("planted", CLIENTS, ids=name_of)
 async def test_a_bug_of_a_client_is_found(planted: Planted) -> None:
     adapter = Adapter()
@@ -53,11 +64,7 @@ async def test_every_bug_of_a_host_is_found(tmp_path: Path) -> None:
     async with tiny_hosts(tmp_path) as hosts, hosts.host():
         run = UnderTest(hosts.hub.address)
         for planted in (*HOSTS, *MORE_HOSTS, *ANSWERS):
-            with planted.bug(), ExitStack() as patience:
-                patience.enter_context(mock.patch.object(pages, "AUDIT_S", 0.2))
-                for module, name in ((talk, "ANSWER_S"), (access, "PATIENCE_S")):
-                    if planted.hangs:
-                        patience.enter_context(mock.patch.object(module, name, PATIENCE_S))
+            with planted.bug(), impatient(planted.hangs):
                 outcome = await outcome_of(case(HOST_CASES, planted.case), run)
             if not outcome.problems:
                 missed.append((planted.bug.__name__, outcome.not_run))

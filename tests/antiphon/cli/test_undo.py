@@ -130,6 +130,23 @@ def test_undo_of_a_message_without_a_request_keeps_it_out_of_all_later_contexts(
     assert all("a note" not in context for context in contexts)
 
 
+def test_a_command_about_what_is_not_there_yet_or_with_words_behind_it_is_not_run(
+    me: Terminal,
+) -> None:
+    me.ok("new")
+    for command, reason in (
+        ("/undo", "NOTHING_YET"),
+        ("/again", "NOTHING_YET"),
+        ("/fork", "NOTHING_YET"),
+        ("/undo that, please", "USAGE_INVALID"),
+        ("/quit now", "USAGE_INVALID"),
+    ):
+        done = me.run("chat", typed=f"{command}\n")
+        assert done.exit_code == 1
+        assert reason in done.stderr
+    me.ok("chat", typed="/log\n/quit\n")
+
+
 def test_undo_of_another_members_message_without_a_request_says_what_becomes_of_it(
     world: World, members: tuple[Terminal, Terminal]
 ) -> None:
