@@ -119,7 +119,7 @@ def _folder(session: Session) -> Finding:
         return Finding("ok", "folder", f"{folder} (created when first needed)")
     mode = folder.stat().st_mode
     if not os.access(folder, os.W_OK | os.X_OK):
-        return Finding("fail", "folder", f"{folder} is not writable", f"chmod u+rwx {folder}")
+        return Finding("fail", "folder", f"{folder} is not writable", f"chmod -R u+rwX {folder}")
     if mode & (stat.S_IRWXG | stat.S_IRWXO):
         return Finding(
             "warn", "folder", f"{folder} is accessible to other users", f"chmod 700 {folder}"

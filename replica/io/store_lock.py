@@ -64,12 +64,17 @@ def unlock(descriptor: int) -> None:
 
 
 def require_free(path: Path) -> None:
-    """Raise StoreLocked if a process holds the store at `path` now, and OSErrors as StoreError."""
+    """Raise StoreLocked if a process holds the store at `path` now.
+
+    Raises StoreReadOnly, and other OSErrors as StoreError.
+    """
     with typed_errors():
         try:
             descriptor = own_file(os.open(_file(path), os.O_RDWR))
         except FileNotFoundError:
             return
+        except PermissionError as error:
+            raise StoreReadOnly(f"{path.parent} can't be written") from error
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:

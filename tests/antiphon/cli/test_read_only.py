@@ -33,15 +33,17 @@ def test_a_folder_that_can_not_be_written_is_read(
         shutil.copytree(me.data_dir, replica)
 
     reading = [["log"], ["list"], ["status"], ["verify", conversation]]
-    commands = [*reading, ["send", "--no-request", "x"]]
+    writing = [["send", "--no-request", "x"], ["repair"], ["title", "T"]]
+    commands = [*reading, *writing]
     argv = [sys.executable, "-m", "tests.antiphon.cli.read_only", str(replica)]
     process = subprocess.run(
         argv, env={**environment(tmp_path), "ANTIPHON_HUB": "127.0.0.1:1"}, cwd=ROOT,
         input=json.dumps(commands), capture_output=True, text=True, timeout=60, check=False,
     )  # fmt: skip
     assert process.returncode == 0, process.stderr
-    *read, (code, _, errors) = json.loads(process.stdout)
+    done = json.loads(process.stdout)
+    read, refused = done[: len(reading)], done[len(reading) :]
     assert [code for code, _, _ in read] == [0, 0, 0, 0], read
     assert "a message to read" in read[0][1]
-    assert code == 1
-    assert "STORE_READ_ONLY" in errors
+    assert [code for code, _, _ in refused] == [1] * len(writing)
+    assert all("STORE_READ_ONLY" in errors for _, _, errors in refused), refused
