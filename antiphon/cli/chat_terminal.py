@@ -161,6 +161,8 @@ class TerminalChat:
             case Submitted(text):
                 await self._run(text)
             case Interrupted():
+                await self._look()  # what was sent right before it can be cancelled
+                self._is_stale = True
                 await self._interrupt()
             case Ended():
                 self._code = self._code or 0

@@ -145,6 +145,20 @@ def test_without_a_hub_one_ctrl_c_cancels_and_a_second_leaves(world: World, me: 
     assert "cancel" in {r["kind"] for r in me.records("log")}
 
 
+def test_a_ctrl_c_right_behind_a_message_cancels_its_answer(world: World, me: Terminal) -> None:
+    """The chat left without a word where both keys came at once."""
+    me.ok("new")
+    with chat(world, me) as terminal:
+        world.stop_hub()
+        terminal.expect_screen("offline")
+        terminal.type(f"hello\r{CTRL_C}")
+        terminal.expect_screen("cancelling; Ctrl-C again leaves")
+        assert terminal.leave(CTRL_C) == 130
+    world.start_hub()
+    me.ok("status")
+    assert "cancel" in {r["kind"] for r in me.records("log")}
+
+
 def test_the_second_ctrl_c_leaves_also_where_another_question_waits(
     world: World, me: Terminal
 ) -> None:
