@@ -88,6 +88,12 @@ def first_seal_with(held: Conversation, entry_id: EntryId) -> SealNode | None:
     return held.order.listed_by.get(entry_id)
 
 
+def basis_of(held: Conversation, entry: Entry) -> EntryId | None:
+    """Return the seal whose context an entry extends: its basis, or the valid one before a void."""
+    basis = held.order.resolve_basis(entry)
+    return basis.id if basis is not None else None
+
+
 def _end_of(held: Conversation, tip: SealNode | None) -> Place:
     return Place(frontier(held.order, tip), tip.id if tip is not None else None)
 
@@ -120,5 +126,4 @@ def _basis_behind(held: Conversation, entry: Entry) -> EntryId | None:
     listing = first_seal_with(held, entry.id)
     if listing is not None:
         return listing.parent.id if listing.parent is not None else None
-    basis = held.order.resolve_basis(entry)
-    return basis.id if basis is not None else None
+    return basis_of(held, entry)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from replica.conversation.conversation import Conversation
 from replica.conversation.keys import KeyedRun
 from replica.conversation.obligations import Asked, Ledger
-from replica.conversation.place import Place
+from replica.conversation.place import Place, basis_of
 from replica.ids import EntryId, PublicKey, tagged_sha256
 from replica.log import (
     Conflict,
@@ -106,7 +106,7 @@ def next_step(held: Conversation, run: KeyedRun) -> Step:
     if not run.requests:
         if run.message is None:
             return Say()
-        basis = held.log.entries[run.message].header.basis
+        basis = basis_of(held, held.log.entries[run.message])
         return Ask(Place((run.message,), basis))
     request = run.requests[-1]
     generation_id = held.order.generation_of(request)
@@ -175,10 +175,10 @@ def calls_ahead(held: Conversation, place: Place) -> tuple[OpenCall, ...]:
 
 def queued_place(held: Conversation, request: EntryId) -> Place | None:
     """Return the place of a request in the log that waits for its turn, None if it does not."""
-    header = held.log.entries[request].header
-    if request in held.order.seal_of or header.conflict != Conflict.QUEUE:
+    entry = held.log.entries[request]
+    if request in held.order.seal_of or entry.header.conflict != Conflict.QUEUE:
         return None
-    return Place(header.parents, header.basis, Conflict.QUEUE)
+    return Place(entry.header.parents, basis_of(held, entry), Conflict.QUEUE)
 
 
 def not_called(call: OpenCall) -> ToolResult:
@@ -214,9 +214,9 @@ def retry_place(held: Conversation, request: EntryId) -> Place:
 
     A request that was refused before its seal is queued again.
     """
-    header = held.log.entries[request].header
+    entry = held.log.entries[request]
     conflict = Conflict.FORK if request in held.order.seal_of else Conflict.QUEUE
-    return Place(header.parents, header.basis, conflict)
+    return Place(entry.header.parents, basis_of(held, entry), conflict)
 
 
 def _place_past_abandoned(held: Conversation, request: EntryId) -> Place | None:
@@ -242,7 +242,7 @@ def _place_past_abandoned(held: Conversation, request: EntryId) -> Place | None:
     if known.issuperset(e.id for e in abandoning) or calls_behind(held, ahead)[0]:
         return None
     parents = ends(held.log, [*map(entries.__getitem__, entry.header.parents), *abandoning])
-    return Place(parents, entry.header.basis)
+    return Place(parents, basis_of(held, entry))
 
 
 def _closing(held: Conversation, request: EntryId) -> list[Entry]:

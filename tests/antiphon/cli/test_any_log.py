@@ -4,38 +4,125 @@ import json
 
 import pytest
 
+from antiphon.cli.branch_view import queue_words, view_of
+from antiphon.cli.branches import branches_of
 from antiphon.cli.graph import draw
 from antiphon.cli.names import NOBODY
 from antiphon.cli.rows import entry_record, row_of
-from replica.conversation.conversation import Conversation
-from replica.conversation.place import newest_place, place_at
-from replica.ids import Track
-from replica.log.body import Join, Request, Role, Sampling
+from antiphon.cli.session import Choices
+from antiphon.library.news import answer_of, history_of
+from replica.conversation import (
+    Conversation,
+    KeyedRun,
+    awaited,
+    calls_ahead,
+    calls_behind,
+    hosts_awaited,
+    newest_place,
+    next_step,
+    offered_tools,
+    open_calls,
+    place_at,
+    place_instead_of,
+    place_on_branch,
+    queued_place,
+    result_place,
+    retry_place,
+)
+from replica.ids import EntryId, PublicKey, Track
+from replica.log.body import (
+    Join,
+    Message,
+    Request,
+    Role,
+    Sampling,
+    Speaker,
+    Text,
+    ToolCall,
+    ToolResult,
+    ToolStarted,
+)
 from replica.log.entry import Entry
+from replica.log.kinds import Kind
 from replica.order.tail import frontier
 from replica.refusals import ArgumentInvalid
 from tests.support.sample import Sample
 from tests.support.stories import Story, seal_of
 from tests.support.writers import Writer, said
 
+NOBODY_S = PublicKey(bytes(32))
+
 
 def _show(held: Conversation) -> int:
+    """Call all that reads a log for people and programs; return the lines of its graph."""
+    places = [newest_place(held)]
     for entry in held.log.entries.values():
         json.dumps(entry_record(held, entry))
         assert row_of(held, entry).id
+        if entry.header.kind == Kind.MESSAGE:
+            places.append(place_instead_of(held, entry.id))
         try:
-            place_at(held, entry.id)
+            places.append(place_at(held, entry.id))
         except ArgumentInvalid:
             continue
-    newest_place(held)
+    for place in places:
+        queue_words(held, view_of(held, place), NOBODY)
+        offered_tools(held, place)
+        calls_ahead(held, place)
+    for request in held.order.requests:
+        _follow(held, request)
+    for tip in (None, *held.order.tips()):
+        list(history_of(held, tip, held.creator or NOBODY_S))
+    branches_of(held, Choices())
+    open_calls(held)
+    hosts_awaited(held)
     return sum(1 for _ in draw(held, NOBODY))
 
 
+def _follow(held: Conversation, request: EntryId) -> None:
+    """Read a request as a run does that waits for it, and as one that ended."""
+    run = KeyedRun(requests=(request,))
+    next_step(held, run)
+    answer_of(held, request)
+    queued = queued_place(held, request)
+    for place in (place_on_branch(held, request), retry_place(held, request), queued):
+        if place is not None:
+            awaited(held, place)
+            calls_ahead(held, place)
+    if held.order.generation_of(request) is not None:
+        calls_behind(held, request)
+        result_place(held, request)
+
+
+class ToolStory(Story):
+    """A story in which anybody calls tools, and closes calls of anybody."""
+
+    def say(self) -> None:
+        """Write calls, starts and results of calls, in any order."""
+        author, call_id = self.random.choice(self.everyone), self.random.choice("abc")
+        parts = self.random.choices(
+            (
+                ToolCall(call_id, "book", "{}"),
+                ToolStarted(call_id, "0" * 32),
+                ToolResult(call_id, (Text("booked"),), self.random.random() < 0.5),
+            ),
+            k=2,
+        )
+        body = Message(self.random.choice(list(Speaker)), tuple(parts))
+        parents = self._parents()
+        last = self.entries[-1]
+        if last.header.kind == Kind.GENERATION:
+            parents = [last]
+        self.add(author.write(self.held.id, body, parents=parents))
+
+
 @pytest.mark.parametrize("seed", range(30))
-def test_logs_with_forgeries_forks_and_revocations_are_shown(seed: int) -> None:
-    story = Story(seed)
-    story.grow(60)
-    assert _show(story.held) > 0
+@pytest.mark.parametrize("kind", [Story, ToolStory])
+def test_logs_with_forgeries_forks_and_revocations_are_shown(kind: type[Story], seed: int) -> None:
+    story = kind(seed)
+    for _ in range(6):
+        story.grow(10)
+        assert _show(story.held) > 0
 
 
 def test_speakers_of_no_name_are_shown_by_number() -> None:
