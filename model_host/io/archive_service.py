@@ -16,7 +16,7 @@ from model_host.errors import (
     ArchiveTooLarge,
 )
 from model_host.io.archive_files import append, store_archive, unnamed_file
-from model_host.io.callers import Callers
+from model_host.io.callers import Callers, check_member
 from model_host.io.checkpoint_files import Checkpoints
 from model_host.io.offers import Offer
 from model_host.io.profiles import Loaded, Profiles
@@ -28,7 +28,7 @@ from model_host.kv import (
 )
 from model_host.page_map import last_seal
 from replica.conversation import Conversation
-from replica.ids import EntryId, short
+from replica.ids import EntryId, PublicKey, short
 from replica.io import rpc, to_the_end
 from replica.limits import ARCHIVE_BYTES_MAX
 from replica.log import Kind
@@ -67,18 +67,19 @@ class ArchiveService:
             "Import": rpc.both_streams(pb.ImportRequest, self.import_),
         }
 
-    async def _writable(self, conversation: bytes, context: rpc.Context) -> Conversation:
-        """Return a conversation in which the caller may ask for answers."""
+    async def _writable(
+        self, conversation: bytes, context: rpc.Context
+    ) -> tuple[Conversation, PublicKey]:
+        """Return a conversation in which the caller may ask for answers, and the caller."""
         held, peer = await self._callers.member(conversation, context)
-        if not held.log.membership.may_write(peer, Kind.REQUEST):
-            raise NotAllowed("readers neither export nor import")
-        return held
+        _check_writer(held, peer)
+        return held, peer
 
     async def export(
         self, request: pb.ExportRequest, context: rpc.Context
     ) -> AsyncIterator[pb.ExportResponse]:
         """Yield an archive of the newest checkpoint. Raises CheckpointMissing."""
-        held = await self._writable(request.conversation, context)
+        held, peer = await self._writable(request.conversation, context)
         offer = await self._stored_offer(held)
         async with self._profiles.using(offer) as loaded:
             namespace = loaded.namespaces.stored(held)
@@ -87,6 +88,7 @@ class ArchiveService:
         salt = os.urandom(ARCHIVE_SALT_BYTES)
         parts = encrypt_archive(self._ring_key, held.id, salt, manifest, payloads)
         while (data := await asyncio.to_thread(next, parts, None)) is not None:
+            _check_writer(held, peer)  # HOST-22: at every response
             yield pb.ExportResponse(data=data)
         log.info("exported", conversation=short(held.id), tokens=manifest.tokens)
 
@@ -106,12 +108,13 @@ class ArchiveService:
         """
         rpc.caller(self._callers.authenticator, context)  # before anything is parsed
         first = await anext(requests, pb.ImportRequest())
-        held = await self._writable(conversation_of(first.data), context)
+        held, peer = await self._writable(conversation_of(first.data), context)
         yield pb.ImportResponse(conversation=held.id)
         async with self._importing, self._received(first.data, requests) as file:
             offer = self._profiles.offers.of_seal(last_seal(held))
             async with self._profiles.using(offer) as loaded:
                 add = partial(self._add, held, file, loaded)
+                _check_writer(held, peer)  # it may have come slowly
                 manifest = await to_the_end(loaded.thread.stored(add))
         log.info("imported", conversation=short(held.id), tokens=manifest.tokens)
         yield pb.ImportResponse(conversation=held.id, checkpoint=checkpoint_to_pb(manifest))
@@ -134,6 +137,13 @@ class ArchiveService:
         token_bytes = loaded.thread.engine.memory.bytes_per_token
         namespace = loaded.namespaces.stored(held)
         return store_archive(file, self._pages, self._ring_key, held.id, namespace, token_bytes)
+
+
+def _check_writer(held: Conversation, peer: PublicKey) -> None:
+    """Raise ConversationUnknown or NotAllowed unless a key may write requests now."""
+    check_member(held, peer)
+    if not held.log.membership.may_write(peer, Kind.REQUEST):
+        raise NotAllowed("readers neither export nor import")
 
 
 def checkpoint_to_pb(manifest: Manifest) -> pb.CheckpointInfo:

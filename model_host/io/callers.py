@@ -59,10 +59,15 @@ class Callers:
         return held, peer
 
 
-def check_asker(held: Conversation, peer: PublicKey) -> None:
-    """Raise ConversationUnknown or NotAllowed unless a key may write requests now."""
+def check_member(held: Conversation, peer: PublicKey) -> None:
+    """Raise ConversationUnknown unless a key is a member now."""
     if not held.is_member(peer):
         raise ConversationUnknown
+
+
+def check_asker(held: Conversation, peer: PublicKey) -> None:
+    """Raise ConversationUnknown or NotAllowed unless a key may write requests now."""
+    check_member(held, peer)
     if not held.log.membership.may_write(peer, Kind.REQUEST):
         raise NotAllowed("readers cause no computation")
 

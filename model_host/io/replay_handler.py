@@ -18,7 +18,7 @@ from antiphon.v1 import host_pb2 as pb
 from model_host.engine_api import Engine
 from model_host.errors import ProfileTooLarge, ReplayBusy
 from model_host.grammar_source import source_for
-from model_host.io.callers import Callers
+from model_host.io.callers import Callers, check_member
 from model_host.io.offers import Offer
 from model_host.io.prepared import prepared_run
 from model_host.io.profiles import Loaded, Profiles
@@ -86,7 +86,7 @@ class ReplayHandler:
 
         Raises ReplayBusy. A caller that leaves, or does not read, ends its replay.
         """
-        held, _ = await self._callers.member(request.conversation, context)
+        held, peer = await self._callers.member(request.conversation, context)
         if int(request.mode) not in [mode.value for mode in ReplayMode]:
             raise ArgumentInvalid("mode: REBUILD or VERIFY")
         if len(request.from_entry) not in (0, ID_BYTES):
@@ -103,7 +103,7 @@ class ReplayHandler:
         computing = asyncio.create_task(self._compute(held, mode, first, stream), name="replay")
         computing.add_done_callback(lambda _task: self._end(stream))
         try:
-            await stream.write_all(context)
+            await stream.write_all(context, partial(check_member, held, peer))
         finally:
             stop()  # has no effect on one that has ended
             await asyncio.gather(computing, return_exceptions=True)

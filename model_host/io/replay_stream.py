@@ -48,8 +48,8 @@ class ReplayStream:
             self._changed.set()
             self._on_drop()
 
-    async def write_all(self, context: rpc.Context) -> None:
-        """Write events until the end.
+    async def write_all(self, context: rpc.Context, check: Callable[[], object]) -> None:
+        """Write events until the end; `check` raises where the caller may read no more of them.
 
         Drops the stream if a write takes longer than WRITE_TIMEOUT_S. Raises SlowReader for a
         dropped one, once its caller reads again.
@@ -57,6 +57,7 @@ class ReplayStream:
         loop = asyncio.get_running_loop()
         while not self.is_dropped:
             if self._events:
+                check()
                 data = event_to_pb(self._events.popleft()).SerializeToString()
                 timer = loop.call_later(WRITE_TIMEOUT_S, self.drop)
                 try:

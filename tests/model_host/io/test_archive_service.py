@@ -21,7 +21,7 @@ from replica.errors import AntiphonError
 from replica.ids import ConversationId, PublicKey
 from replica.io.host_calls import HostCalls
 from replica.io.keys import load_or_create
-from replica.log.body import Grant, Member, Role, Sampling
+from replica.log.body import Grant, Member, Revocation, Role, Sampling
 from replica.log.entry import public_key
 from replica.refusals import ConversationUnknown, NotAllowed
 from tests.model_host.io.served_host import ServedHost
@@ -171,6 +171,29 @@ async def test_archives_that_were_changed_or_are_foreign_leave_nothing(
         await has_log(host, talk)
         async with HostCalls(host.address, served.replica.key, host.key) as calls:
             assert await refused(calls, archive) == "ARCHIVE_FOREIGN"
+
+
+async def test_an_export_ends_for_a_member_that_is_removed_while_it_is_read(
+    served: ServedHost, monkeypatch: pytest.MonkeyPatch
+):
+    pieces = iter([b"x" * 1_000_000] * 64)  # more than gRPC sends without a reader
+    monkeypatch.setattr(archive_service, "encrypt_archive", lambda *_given: pieces)
+    member = key_of(7)
+    async with served.host() as host:
+        talk = await Talk.begin(served.replica, host.key)
+        await grant(talk, public_key(member), Role.WRITER)
+        await talk.ask(LONG, tokens=2)
+        await served.kept(talk, host, 1)
+        async with HostCalls(host.address, member, host.key) as calls:
+            reading = calls.export(talk.id)
+            await anext(reading)
+            heads = tuple(talk.held.log.membership_heads())
+            removal = Member(Revocation(public_key(member), ()))
+            await talk.replica.append(talk.id, removal, parents=heads)
+            await has_log(host, talk)
+            with pytest.raises(AntiphonError) as ended:
+                _ = [part async for part in reading]
+            assert ended.value.reason == "CONVERSATION_NOT_FOUND"
 
 
 async def test_readers_and_strangers_neither_export_nor_import(served: ServedHost):

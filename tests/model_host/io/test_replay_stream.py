@@ -11,7 +11,7 @@ from replica.conversation import Finding, Outcome
 from replica.ids import Digest, EntryId
 from replica.io import ReplayEvent, ReplayProgress
 from replica.io.replays import event_from_pb
-from replica.refusals import SlowReader
+from replica.refusals import ConversationUnknown, SlowReader
 
 
 class Reader:
@@ -28,6 +28,10 @@ class Reader:
         self.seen.append(event_from_pb(pb.ReplayResponse.FromString(data)))
 
 
+def allowed() -> None:
+    """Let the caller read on."""
+
+
 def finding(number: int) -> Finding:
     answer = EntryId(bytes([number]) * 32)
     return Finding(answer, answer, Digest(bytes(32)), Outcome.ACCEPTED)
@@ -35,7 +39,7 @@ def finding(number: int) -> Finding:
 
 async def test_events_are_written_in_order_with_the_latest_progress() -> None:
     reader, stream = Reader(), ReplayStream(lambda: None)
-    writing = asyncio.create_task(stream.write_all(reader))
+    writing = asyncio.create_task(stream.write_all(reader, allowed))
     events = [ReplayProgress(1, 9), finding(1), finding(2)]
     for event in (ReplayProgress(0, 9), *events, ReplayProgress(2, 9), ReplayProgress(3, 9)):
         stream.put(event)
@@ -53,7 +57,7 @@ async def test_a_stream_whose_caller_does_not_read_is_dropped_at_once(
     monkeypatch.setattr(replay_stream, "WRITE_TIMEOUT_S", 0.0)
     dropped = asyncio.Event()
     reader, stream = Reader(), ReplayStream(dropped.set)
-    writing = asyncio.create_task(stream.write_all(reader))
+    writing = asyncio.create_task(stream.write_all(reader, allowed))
     stream.put(finding(1))
     stream.put(finding(2))
     await dropped.wait()
@@ -64,10 +68,28 @@ async def test_a_stream_whose_caller_does_not_read_is_dropped_at_once(
     assert reader.seen == [finding(1)]
 
 
+async def test_the_caller_is_checked_at_every_event() -> None:
+    reader, stream, may_read = Reader(), ReplayStream(lambda: None), [True]
+
+    def check() -> None:
+        if not may_read[0]:
+            raise ConversationUnknown
+
+    writing = asyncio.create_task(stream.write_all(reader, check))
+    stream.put(finding(1))
+    stream.put(finding(2))
+    await reader.is_written_to.wait()
+    may_read[0] = False
+    reader.goes_on.set()
+    with pytest.raises(ConversationUnknown):
+        await writing
+    assert reader.seen == [finding(1)]
+
+
 async def test_a_stream_may_be_dropped_for_another_one() -> None:
     drops = list[int]()
     stream = ReplayStream(lambda: drops.append(1))
-    writing = asyncio.create_task(stream.write_all(Reader()))
+    writing = asyncio.create_task(stream.write_all(Reader(), allowed))
     await asyncio.sleep(0)
     stream.drop()
     stream.drop()
