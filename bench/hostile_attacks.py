@@ -16,8 +16,20 @@ from antiphon.v1 import sync_pb2 as pb
 from bench.hostile_logs import ANY, Pen, Talk, said
 from bench.raw_peer import RawLink, RawPeer
 from replica.ids import EntryId
-from replica.link import Entries, Frame, Ids, Message, Open
-from replica.log import Entry, Grant, Join, Member, Revocation, Role
+from replica.link import Entries, Frame, Ids, Open
+from replica.link import Message as LinkMessage
+from replica.log import (
+    Entry,
+    Grant,
+    Join,
+    Member,
+    Message,
+    Revocation,
+    Role,
+    Speaker,
+    Text,
+    ToolResult,
+)
 from replica.log.body import Cut
 
 READER, WRITER, HOST, NEIGHBOUR, OWNER, STRANGER = 2, 3, 4, 6, 1, 77
@@ -46,7 +58,7 @@ Flood = Callable[[Stage, float], Awaitable[None]]
 Grow = Callable[[Talk, dict[int, Pen], int], None]
 
 
-def data_of(message: Message) -> bytes:
+def data_of(message: LinkMessage) -> bytes:
     """Return the bytes of a frame to a hub."""
     return Frame.of(message, "to_hub").data
 
@@ -120,6 +132,14 @@ def _bad_entries(stage: Stage) -> bytes:
 
 def _entries(stage: Stage, entries: list[Entry]) -> bytes:
     return data_of(Entries(stage.talk.id, tuple(entries)))
+
+
+def _fields(stage: Stage, most: int) -> Iterator[bytes]:
+    """Write messages with nearly as many fields as a body may have: 9,300 in 34 KB."""
+    results = tuple(ToolResult("x", (Text("y"),) * 256) for _ in range(18))
+    for _ in range(most):
+        body = Message(Speaker.TOOL, results)
+        yield _entries(stage, [stage.pen.write(body, stage.talk.genesis, epoch=6)])
 
 
 def _joins(stage: Stage, most: int) -> Iterator[bytes]:
@@ -317,6 +337,7 @@ ATTACKS = (
     Attack("append, many lanes", 13, WRITER, _messages, _lanes),
     Attack("empty entries", 8, READER, _same(_empty_entries)),
     Attack("entries that are refused", 8, READER, _same(_bad_entries)),
+    Attack("bodies of many fields", 8, WRITER, _fields),
     Attack("open without heads", 9, READER, _ALL),
     Attack("open with a digest", 9, READER, _DIGEST),
     Attack("empty ids", 9, READER, _same(lambda stage: data_of(Ids(stage.talk.id, ())))),

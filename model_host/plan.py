@@ -288,6 +288,11 @@ def _up_to(branch: Branch, seal: EntryId) -> Branch:
     return Branch(branch.seals[: index + 1], branch.base, branch.listings[:count])
 
 
+_SEAL_FIELDS = 7 + limits.MEMBERSHIP_HEADS_MAX
+_PROJECTION_FIELDS = 4
+"""Most fields of a seal beside its entries and projections, and of one projection with itself."""
+
+
 def _seal(gathered: Gathered, rendered: Rendered, profile: Profile) -> Seal:
     """Build the seal. Raises SealTooLarge."""
     render_digest, tokens_per_entry, projections = rendering_of(gathered.entries, rendered)
@@ -305,6 +310,9 @@ def _seal(gathered: Gathered, rendered: Rendered, profile: Profile) -> Seal:
     size = SALT_BYTES + len(codec.encode_body(seal))
     if size > limits.BODY_BYTES_MAX:
         raise SealTooLarge(f"a seal of {size} bytes, at most {limits.BODY_BYTES_MAX}")
+    fields = _SEAL_FIELDS + len(seal.entries) + _PROJECTION_FIELDS * len(projections)
+    if fields > limits.BODY_FIELDS_MAX:
+        raise SealTooLarge(f"{len(projections)} parts are not rendered as they are: too many")
     return seal
 
 

@@ -18,7 +18,7 @@ from model_host.plan import Plan
 from model_host.profile import Profile
 from model_host.sampler_state import Mask, SamplerState
 from replica.ids import Digest, EntryId
-from replica.limits import BODY_BYTES_MAX
+from replica.limits import BODY_BYTES_MAX, BODY_FIELDS_MAX
 from replica.log import (
     CONTINUABLE,
     FinishReason,
@@ -35,6 +35,11 @@ _ID_BYTES_MAX = 5
 """Most bytes of a token id as a varint."""
 _OTHER_BYTES_MAX = 4096
 """Most bytes of a generation's body without its ids and text, plus one more token's text."""
+
+
+_LOGPROBS_FIELDS, _OTHER_FIELDS_MAX = 4, 2048
+"""Fields of one token's log probabilities with their message, and most of all others: the parts,
+the most of which are calls."""
 
 
 def _logprobs_bytes_max(count: int) -> int:
@@ -105,7 +110,9 @@ class Run:
             return FinishReason.LENGTH, "output_tokens_max"
         per_token = _ID_BYTES_MAX + _logprobs_bytes_max(self.plan.request.logprobs)
         text = len(self.visible) + shown_bytes + self.text.hidden_bytes
-        if len(self.token_ids) * per_token + text + _OTHER_BYTES_MAX > BODY_BYTES_MAX:
+        size = len(self.token_ids) * per_token + text + _OTHER_BYTES_MAX
+        fields = _LOGPROBS_FIELDS * len(self.logprobs) + _OTHER_FIELDS_MAX
+        if size > BODY_BYTES_MAX or fields > BODY_FIELDS_MAX:
             return FinishReason.LENGTH, "no entry holds more"
         return None
 

@@ -34,6 +34,11 @@ MEANINGS = {
     "DRAFT": ("constant", "draft of that version, in stores and bundles", "DRAFT_UNKNOWN"),
     "HEADER_BYTES_MAX": ("constant", "bytes of a header", "HEADER_TOO_LARGE"),
     "BODY_BYTES_MAX": ("constant", "bytes of a body", "BODY_TOO_LARGE"),
+    "BODY_FIELDS_MAX": (
+        "constant",
+        "fields of a body, those inside its messages and unknown ones counted",
+        "BODY_MALFORMED",
+    ),
     "PARENTS_MAX": ("constant", "parents of an entry", "FIELD_INVALID"),
     "SEAL_ENTRIES_MAX": ("constant", "entries a seal lists", "BODY_MALFORMED"),
     "OWNERS_MAX": ("constant", "owners of a genesis", "BODY_MALFORMED"),

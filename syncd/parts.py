@@ -5,12 +5,16 @@ long. The membership entries of a stranger stay together, since they are judged 
 the others follow once it is a member.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from itertools import zip_longest
 
 from replica.conversation import Conversation
 from replica.ids import PublicKey
 from replica.link import STEP_ENTRIES, Entries, Message
-from replica.log import MEMBERSHIP_TRACKS
+from replica.log import MEMBERSHIP_TRACKS, Entry
+
+STEP_BODY_BYTES = 32 * 1024
+"""Bytes of the bodies of one step: a field has two at least, and takes some 4 µs to decode."""
 
 
 def parts(
@@ -20,7 +24,7 @@ def parts(
 
     The rest of a stranger's message is left out where its first part is refused.
     """
-    if not isinstance(message, Entries) or _items(message) <= STEP_ENTRIES:
+    if not isinstance(message, Entries) or _is_one_step(message):
         yield message
         return
 
@@ -40,10 +44,28 @@ def parts(
         if not is_member():
             return
         entries = tuple(e for e in entries if e.header.track not in MEMBERSHIP_TRACKS)
-    for at in range(0, max(len(entries), len(message.refused)), STEP_ENTRIES):
-        end = at + STEP_ENTRIES
-        yield Entries(message.conversation, entries[at:end], message.refused[at:end])
+    starts = range(0, len(message.refused), STEP_ENTRIES)
+    refused = (message.refused[at : at + STEP_ENTRIES] for at in starts)
+    for of_step, with_it in zip_longest(_steps(entries), refused, fillvalue=()):
+        yield Entries(message.conversation, of_step, with_it)
 
 
-def _items(message: Entries) -> int:
-    return len(message.entries) + len(message.refused)
+def _is_one_step(message: Entries) -> bool:
+    items = len(message.entries) + len(message.refused)
+    return items <= STEP_ENTRIES and _body_bytes(message.entries) <= STEP_BODY_BYTES
+
+
+def _body_bytes(entries: Iterable[Entry]) -> int:
+    return sum(len(entry.body or b"") for entry in entries)
+
+
+def _steps(entries: tuple[Entry, ...]) -> Iterator[tuple[Entry, ...]]:
+    """Divide entries into steps of so many entries, and of so many bytes of bodies."""
+    begin = size = 0
+    for end, entry in enumerate(entries):
+        size += len(entry.body or b"")
+        if end - begin == STEP_ENTRIES or (end > begin and size > STEP_BODY_BYTES):
+            yield entries[begin:end]
+            begin, size = end, len(entry.body or b"")
+    if begin < len(entries):
+        yield entries[begin:]

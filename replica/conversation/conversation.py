@@ -187,8 +187,12 @@ class Conversation:
 
     @property
     def work(self) -> int:
-        """Number of entries judged or folded so far beyond their own admission (LIM-9)."""
-        return self.log.cover.work + self.log.roster.work + self.order.work
+        """Number of entries judged or folded so far beyond their own admission (LIM-9).
+
+        A field of a long body counts like one: decoding it takes about as long.
+        """
+        log = self.log
+        return log.cover.work + log.roster.work + log.body_fields + self.order.work
 
     @property
     def is_blocked(self) -> bool:

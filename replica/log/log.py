@@ -13,7 +13,7 @@ from replica.ids import ConversationId, Digest, EntryId, Lane, Position, PublicK
 from replica.log.admission import Admission, Duplicate, Verdict
 from replica.log.body import Body, Genesis, Member, listed_ids
 from replica.log.checks import filled
-from replica.log.codec import decode_body
+from replica.log.codec import decode_body, fields_of
 from replica.log.cover import Cover
 from replica.log.entry import Entry, send_order
 from replica.log.heads import Heads
@@ -21,6 +21,9 @@ from replica.log.kinds import CONTROL_KINDS, Kind, is_known
 from replica.log.lanes import Lanes
 from replica.log.members import Membership, Roster, granted_by
 from replica.refusals import BodyMalformed, ConversationMismatch
+
+_COUNTED_BYTES = 2_048
+"""Bodies up to these have few fields."""
 
 
 class Log:
@@ -34,6 +37,8 @@ class Log:
         self.entries: dict[EntryId, Entry] = {}
         self.size_bytes = 0
         """Bytes of all entries."""
+        self.body_fields = 0
+        """Fields of the bodies that came so far, but for short ones."""
         self.seals: Counter[tuple[EntryId, PublicKey]] = Counter()
         """Number of seals by their first parent and their author."""
         self.roster = Roster(self.entries)
@@ -85,7 +90,14 @@ class Log:
             raise ConversationMismatch
         known = self.entries.get(entry.id)
         if known is None:
-            return self.admission.admit(entry, verified=verified)
+            try:
+                verdict = self.admission.admit(entry, verified=verified)
+            except BodyMalformed:
+                self.body_fields += _fields_of(entry)
+                raise
+            if not verified and entry.id in self.entries:
+                self.body_fields += _fields_of(entry)
+            return verdict
         whole = filled(known, entry)
         if whole is not None:
             self.entries[known.id] = whole
@@ -213,3 +225,9 @@ class Log:
         """SHA-256 over the sorted lane heads: equal digests mean equal logs."""
         self.covered()
         return self._heads.digest()
+
+
+def _fields_of(entry: Entry) -> int:
+    """Return the fields of a body that was just decoded or is about to be; 0 for a short one."""
+    is_long = entry.body is not None and len(entry.body) > _COUNTED_BYTES
+    return fields_of(entry.header.kind, entry.body or b"") if is_long else 0

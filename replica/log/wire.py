@@ -100,13 +100,34 @@ def read_varint(data: bytes, at: int) -> tuple[int, int]:
     raise WireMalformed("a varint is cut off or longer than 10 bytes")
 
 
-def check(data: bytes, shape: Shape, nesting: int = 0) -> None:
-    """Raise WireMalformed unless `data` is in the strict subset."""
+@dataclass(slots=True)
+class _Count:
+    """The fields of a message and of those inside it, as far as it was scanned."""
+
+    most: int
+    fields: int = 0
+
+
+def check(data: bytes, shape: Shape, *, fields_max: int | None = None) -> int:
+    """Return the number of fields, those inside messages counted, at most `fields_max`.
+
+    An empty field is two bytes here, and hundreds once it is parsed. Raises WireMalformed
+    unless `data` is in the strict subset.
+    """
+    count = _Count(len(data) if fields_max is None else fields_max)
+    _check(data, shape, 0, count)
+    return count.fields
+
+
+def _check(data: bytes, shape: Shape, nesting: int, count: _Count) -> None:
     if nesting > NESTING_MAX:
         raise WireMalformed(f"messages nest deeper than {NESTING_MAX}")
     at, last = 0, 0
     chosen: set[str] = set()
     while at < len(data):
+        count.fields += 1
+        if count.fields > count.most:
+            raise WireMalformed(f"more than {count.most} fields")
         tag, at = read_varint(data, at)
         number, wire_type = tag >> 3, tag & 7
         if not 1 <= number <= FIELD_NUMBER_MAX:
@@ -122,11 +143,17 @@ def check(data: bytes, shape: Shape, nesting: int = 0) -> None:
             if known.oneof in chosen:
                 raise WireMalformed(f"field {number} is a second member of one oneof")
             chosen.add(known.oneof)
-        at = _check_value(data, at, wire_type, number, known, nesting)
+        at = _check_value(data, at, wire_type, number, known, nesting, count)
 
 
 def _check_value(
-    data: bytes, at: int, wire_type: int, number: int, known: Field | None, nesting: int
+    data: bytes,
+    at: int,
+    wire_type: int,
+    number: int,
+    known: Field | None,
+    nesting: int,
+    count: _Count,
 ) -> int:
     if known is not None:
         expected = _WIRE_TYPES.get(known.form, WireType.BYTES)
@@ -150,7 +177,7 @@ def _check_value(
                 raise WireMalformed(f"field {number} is cut off")
             is_default = size == 0 and (known is None or known.form != Form.MESSAGE)
             if known is not None:
-                _check_content(data[start:end], number, known, nesting)
+                _check_content(data[start:end], number, known, nesting, count)
         case _:
             raise WireMalformed(f"field {number} has wire type {wire_type}")
     if is_default and known is not None and not known.repeated and known.oneof is None:
@@ -158,11 +185,11 @@ def _check_value(
     return end
 
 
-def _check_content(content: bytes, number: int, known: Field, nesting: int) -> None:
+def _check_content(content: bytes, number: int, known: Field, nesting: int, count: _Count) -> None:
     match known.form:
         case Form.MESSAGE:
             assert known.shape is not None, "message fields carry a shape"
-            check(content, known.shape, nesting + 1)
+            _check(content, known.shape, nesting + 1, count)
         case Form.STRING:
             try:
                 content.decode("utf-8")

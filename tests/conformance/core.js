@@ -128,18 +128,18 @@ const MESSAGES = {};
     }
   }
 })();
-const valuesOf = (f, fields) => [fields[f.name] ?? []].flat();
+const valuesOf = (f, fields) => [fields[f.name] ?? []].flat(); let fieldsLeft = 0; // of a body
 
 // Return the known fields by name, absent ones with their defaults: of the strict subset alone
 // (02 §2), or as protobuf parsers read, in any order and the last of several. Bytes become hex.
 function read(name, data, reason, strict = true, depth = 0) {
   const cursor = new Cursor(data, reason, strict), shape = MESSAGES[name];
   const found = Object.fromEntries(Object.values(shape).map((f) => [f.name, f.initial]));
-  cursor.strictly(depth <= 8);
+  fieldsLeft = depth === 0 ? 10_240 : cursor.strictly(depth <= 8) ?? fieldsLeft;
   for (let before = 0; !cursor.ended; ) {
     const tag = cursor.varint(), id = Number(tag >> 3n), wire = Number(tag & 7n);
     const f = shape[id] ?? { repeats: true, wire };
-    cursor.need(id >= 1 && wire in RAW);
+    cursor.need(id >= 1 && wire in RAW && (fieldsLeft-- > 0 || !strict));
     cursor.strictly(id < 2 ** 29 && wire === f.wire && (id > before || (id === before && f.repeats)));
     before = id;
     const raw = RAW[wire](cursor);

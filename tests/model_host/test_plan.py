@@ -297,6 +297,9 @@ def test_a_seal_beyond_the_size_of_a_body_refuses_the_request():
     long = replace(PROFILE, context_tokens_max=10_000)
     with pytest.raises(SealTooLarge, match="bytes"):
         scene.plan_of(many, profile=long)
+    fewer = replace(ready, entries=(*ready.entries[:-1] * 6, request))
+    with pytest.raises(SealTooLarge, match="4608 parts are not rendered as they are"):
+        scene.plan_of(fewer, profile=long)
 
 
 CALLED = Generation((97, END), (ToolCall("c1", "f", "{}"),), 0, FinishReason.TOOL_CALLS)

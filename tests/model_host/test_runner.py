@@ -195,6 +195,19 @@ def test_an_answer_ends_before_no_entry_could_hold_it(monkeypatch: pytest.Monkey
     assert 9 < len(run.token_ids) < 12
 
 
+def test_an_answer_with_log_probabilities_ends_before_its_body_has_too_many_fields(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    monkeypatch.setattr(runner, "BODY_FIELDS_MAX", 2048 + 40)
+    run = new_run(a_plan())
+    for _ in range(100):
+        run.add_token(ord("x"), TokenLogprobs(0.0, (1,), (0.0,)))
+        if run.finished is not None:
+            break
+    assert run.finished == (FinishReason.LENGTH, "no entry holds more")
+    assert len(run.token_ids) == 11
+
+
 def test_an_answer_of_white_space_that_may_begin_a_call_ends_too(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(runner, "BODY_BYTES_MAX", 4096 + 60)
     run = new_run(a_plan())

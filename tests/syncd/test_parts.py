@@ -8,9 +8,9 @@ from replica.log.body import Grant, Member, Role
 from replica.log.entry import Entry
 from replica.refusals import FieldInvalid
 from replica.testing import of
-from syncd.parts import parts
+from syncd.parts import STEP_BODY_BYTES, parts
 from tests.support.scene import Scene
-from tests.support.writers import Writer
+from tests.support.writers import Writer, said
 
 
 def test_a_members_long_message_is_admitted_in_parts() -> None:
@@ -19,6 +19,18 @@ def test_a_members_long_message_is_admitted_in_parts() -> None:
     cut = list(parts(message, lambda: scene.held, scene.writer.public))
     assert [len(part.entries) for part in of(Entries, cut)] == [STEP_ENTRIES, STEP_ENTRIES, 1]
     assert [e for part in of(Entries, cut) for e in part.entries] == list(message.entries)
+
+
+def test_long_bodies_are_admitted_in_more_parts() -> None:
+    scene = Scene().begin()
+    long, parent = list[Entry](), scene.genesis
+    for _ in range(5):
+        parent = scene.writer.write(scene.id, said("x" * (STEP_BODY_BYTES // 2)), parents=[parent])
+        long.append(parent)
+    message = Entries(scene.id, (*long, *scene.chain(2)))
+    cut = of(Entries, parts(message, lambda: scene.held, scene.writer.public))
+    assert [len(part.entries) for part in cut] == [1, 1, 1, 1, 3]
+    assert [e for part in cut for e in part.entries] == list(message.entries)
 
 
 def test_refused_entries_are_answered_in_parts_too() -> None:

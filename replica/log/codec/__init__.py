@@ -12,6 +12,7 @@ from replica.log.codec.entries import (
     encode_header,
     entry_from_pb,
     entry_to_pb,
+    fields_of,
     parse,
 )
 
@@ -26,6 +27,7 @@ __all__ = [
     "encode_header",
     "entry_from_pb",
     "entry_to_pb",
+    "fields_of",
     "parse",
     "sampling_from_pb",
     "sampling_to_pb",

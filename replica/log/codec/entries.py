@@ -5,6 +5,7 @@ never encoded again in place of the bytes they came from.
 """
 
 from collections.abc import Callable
+from functools import lru_cache
 from itertools import pairwise
 from typing import TYPE_CHECKING, TypeVar, cast
 
@@ -89,6 +90,8 @@ def check_wire(message: str, data: bytes) -> None:
     wire.check(data, shape_of(getattr(pb, message).DESCRIPTOR))
 
 
+BODIES_CACHED = 4
+"""Bodies that are not decoded twice: admission asks up to three times for those of one entry."""
 _HEADER_SHAPE = shape_of(pb.Header.DESCRIPTOR)
 
 _MESSAGES: dict[int, type[PbMessage]] = {kind: getattr(pb, kind.name.capitalize()) for kind in Kind}
@@ -235,17 +238,34 @@ def decode_body(kind: int, body: bytes) -> Body | None:
     Raises BodyMalformed where the content does not parse or exceeds a bound. A
     control entry is then refused, any other is void.
     """
+    found, _ = _read_body(kind, body)
+    if isinstance(found, BodyMalformed):
+        raise BodyMalformed(found.detail)
+    return found
+
+
+def fields_of(kind: int, body: bytes) -> int:
+    """Return the number of fields of a body, about what it costs to decode it."""
+    return _read_body(kind, body)[1]
+
+
+@lru_cache(BODIES_CACHED)
+def _read_body(kind: int, body: bytes) -> tuple[Body | BodyMalformed | None, int]:
+    """Return a decoded body, or why it does not parse, with the number of its fields."""
     message = _MESSAGES.get(kind)
     if message is None:
-        return None
+        return None, 0
     if len(body) < SALT_BYTES:
-        raise BodyMalformed("a body has at least its 16 bytes of salt")
-    content = body[SALT_BYTES:]
+        return BodyMalformed("a body has at least its 16 bytes of salt"), 0
+    content, shape = body[SALT_BYTES:], shape_of(message.DESCRIPTOR)
+    fields = min(len(content) // 2, limits.BODY_FIELDS_MAX)  # at most, where it does not parse
     try:
-        wire.check(content, shape_of(message.DESCRIPTOR))
+        fields = wire.check(content, shape, fields_max=limits.BODY_FIELDS_MAX)
+        return body_from_pb(parse(message, content, BodyMalformed)), fields
     except WireMalformed as error:
-        raise BodyMalformed(error.detail) from error
-    return body_from_pb(parse(message, content, BodyMalformed))
+        return BodyMalformed(error.detail), fields
+    except BodyMalformed as error:
+        return BodyMalformed(error.detail), fields
 
 
 def entry_to_pb(entry: Entry) -> pb.Entry:

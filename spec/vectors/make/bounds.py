@@ -184,6 +184,11 @@ def _heads(count: int) -> bytes:
     return b"".join(one_field(7, bytes([i]) * 32) for i in range(1, count + 1))
 
 
+def _fields(count: int) -> bytes:
+    """Return a sampling with unknown fields, `count` with itself."""
+    return one_field(3, one_field(15, 1) * (count - 1))
+
+
 def _adder(cases: Cases) -> Add:
     log = cases.log
 
@@ -215,6 +220,7 @@ def bodies(cases: Cases) -> None:
         ("request-bare", "a host is enough: sampling may be absent", host),
         ("request-unknown", "a field of a newer version", host + one_field(99, b"new")),
         ("choice-unknown", "an unknown choice of tools", host + one_field(15, 9)),
+        ("fields-full", "10,240 fields, most unknown ones of its sampling", host + _fields(10_239)),
         (
             "profile-executor",
             "a profile and an executor",
@@ -225,6 +231,7 @@ def bodies(cases: Cases) -> None:
         add(name, comment, REQUEST, content, fits=True)
     for name, comment, content in (
         ("stop-empty", "an empty stop string", host + one_field(5, b"")),
+        ("fields-many", "10,241 fields", host + _fields(10_240)),
         (
             "tool-name-utf-8",
             "a tool's name of 129 letters in 258 bytes",

@@ -101,3 +101,13 @@ def test_only_elements_of_repeated_fields_may_be_empty() -> None:
         else:
             with pytest.raises(WireMalformed, match="default"):
                 wire.check(one_field(1, b""), shape)
+
+
+def test_fields_are_counted_inside_messages_too_and_bounded() -> None:
+    body = one_field(1, 1) + one_field(2, one_field(1, one_field(1, b"a")))  # a part, its text
+    assert wire.check(body, MESSAGE) == 4
+    assert wire.check(body, MESSAGE, fields_max=4) == 4
+    with pytest.raises(WireMalformed, match="more than 3 fields"):
+        wire.check(body, MESSAGE, fields_max=3)
+    with pytest.raises(WireMalformed, match="more than 2 fields"):
+        wire.check(one_field(99, 1) * 3, MESSAGE, fields_max=2)

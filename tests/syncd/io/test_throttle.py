@@ -4,6 +4,8 @@ import pytest
 
 from replica.ids import ConversationId
 from replica.link.messages import Entries
+from replica.log.body import Message, Speaker, Text, ToolResult
+from replica.log.entry import Entry
 from replica.refusals import RateLimited
 from syncd.budget import BURST_UNITS, STRANGERS, Budget
 from syncd.fan_out import HubEffects
@@ -69,13 +71,27 @@ async def test_a_frame_of_the_heaviest_key_waits(
 
 def test_the_work_on_the_log_is_charged_to_whoever_brings_the_entry(scene: Scene) -> None:
     """A revocation judges the entries of its key again, which its frame does not show."""
-    bob, budget, units = Writer(2), Budget(), list[int]()
+    bob = Writer(2)
     grant = scene.grant(bob.public)
     scene.give(grant)
     at = scene.genesis
     for _ in range(100):
         scene.give(at := bob.write(scene.id, said("x"), parents=[at]))
-    revocation = scene.revoke(bob.public)
+    assert _units(scene, scene.revoke(bob.public)) > 100 // 4
+
+
+def test_the_fields_of_a_body_are_charged(scene: Scene) -> None:
+    """Each is two bytes in a frame, and takes as long as an entry that is judged again."""
+    parts = (ToolResult("x", (Text("y"),) * 256),) * 10
+    many = scene.writer.write(scene.id, Message(Speaker.TOOL, parts), parents=[scene.genesis])
+    assert _units(scene, many) > 10 * 2 * 256 // 4
+    long = scene.writer.write(scene.id, said("x" * 100_000), parents=[scene.genesis])
+    assert _units(scene, long) < 30
+
+
+def _units(scene: Scene, entry: Entry) -> int:
+    """Return what a hub charges for an entry."""
+    budget, units = Budget(), list[int]()
     throttle = Throttle(scene.hub, budget)
     charge = budget.charge
 
@@ -84,14 +100,13 @@ def test_the_work_on_the_log_is_charged_to_whoever_brings_the_entry(scene: Scene
         charge(payer, count, now, reserved=reserved)
 
     budget.charge = noted  # type: ignore[method-assign]
-    message = Entries(scene.id, (revocation,))
 
     def receive() -> HubEffects:
-        scene.give(revocation)
+        scene.give(entry)
         return HubEffects()
 
-    throttle.charged(scene.writer.public, scene.id, message, receive)
-    assert units[-1] > 100 // 4
+    throttle.charged(scene.writer.public, scene.id, Entries(scene.id, (entry,)), receive)
+    return units[-1]
 
 
 def test_a_key_is_a_stranger_until_its_first_work_as_a_member(scene: Scene) -> None:
