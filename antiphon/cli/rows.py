@@ -12,7 +12,7 @@ from typing import Any
 from rich.cells import cell_len, chop_cells
 
 from antiphon.cli.names import NOBODY, Names
-from replica.conversation import Conversation, Place, goes_behind
+from replica.conversation import Conversation, Place, forks_at, goes_behind
 from replica.ids import EntryId, Track
 from replica.log import (
     Checkpoint,
@@ -284,8 +284,6 @@ def entries_at(held: Conversation, place: Place) -> list[Entry]:
     log = held.log
     node = goes_behind(held, place)
     context = _context_with_side_leaves(held, node) if node is not None else []
-    if node is not None and node.generation is not None and node.id != place.basis:
-        context.append(log.entries[node.generation])
 
     def is_passed_over(entry_id: EntryId) -> bool:
         header = log.entries[entry_id].header
@@ -293,6 +291,10 @@ def entries_at(held: Conversation, place: Place) -> list[Entry]:
         return not on_track or (node is not None and node.covers(entry_id))
 
     behind = reach(place.parents, lambda i: log.entries[i].header.parents, is_passed_over)
+    answer = node.generation if node is not None else None
+    if answer is not None and answer not in behind and not forks_at(held, place):
+        # What was asked before it came, and was refused or cancelled, does not follow it.
+        context.append(log.entries[answer])
     return [*context, *sorted((log.entries[i] for i in behind), key=lambda e: e.order_key)]
 
 

@@ -62,6 +62,7 @@ from replica.conversation.obligations import Asked, Ledger
 from replica.conversation.open_calls import call_to_close, is_on_branch, open_calls
 from replica.conversation.place import (
     Place,
+    forks_at,
     goes_behind,
     newest_leaf,
     newest_place,
@@ -195,6 +196,7 @@ __all__ = [
     "find_run",
     "find_written",
     "findings_digest",
+    "forks_at",
     "goes_behind",
     "grants_elsewhere",
     "has_not_called",

@@ -67,13 +67,18 @@ def goes_behind(held: Conversation, place: Place) -> SealNode | None:
     A turn that waits, or was closed without a seal, goes behind what others asked meanwhile,
     unless it forks.
     """
-    order, entries = held.order, held.log.entries
-    basis = order.nodes.get(place.basis) if place.basis is not None else None
-    sealed = order.listed_by
+    basis = held.order.nodes.get(place.basis) if place.basis is not None else None
+    return basis if forks_at(held, place) else held.order.branch_end(basis)
+
+
+def forks_at(held: Conversation, place: Place) -> bool:
+    """Say whether an entry at a place extends its basis, and not the end of the branch there."""
+    if place.conflict == Conflict.FORK:
+        return True
+    entries, sealed = held.log.entries, held.order.listed_by
     unsealed = reach(place.parents, lambda i: entries[i].header.parents, lambda i: i in sealed)
     requests = (entries[i].header for i in unsealed if entries[i].header.kind == Kind.REQUEST)
-    forks = any(header.conflict == Conflict.FORK for header in requests)
-    return basis if forks or place.conflict == Conflict.FORK else order.branch_end(basis)
+    return any(header.conflict == Conflict.FORK for header in requests)
 
 
 def newest_leaf(held: Conversation, node: SealNode) -> SealNode:

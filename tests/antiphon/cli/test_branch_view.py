@@ -3,7 +3,7 @@
 from antiphon.cli.branch_view import queue_words, view_of
 from antiphon.cli.names import Names
 from antiphon.cli.rows import entries_at
-from replica.conversation.place import place_on_branch
+from replica.conversation.place import newest_place, place_on_branch
 from replica.log.body import Cancel, Text, ToolCall
 from tests.replica.order.turn import Turn
 from tests.support.turns import Turns
@@ -56,3 +56,16 @@ def test_the_words_that_a_closed_turn_goes_behind_are_shown() -> None:
     shown = [entry.id for entry in entries_at(turns.held, place_on_branch(turns.held, mine.id))]
     assert shown.index(answer.id) < shown.index(mine.id)
     assert theirs.id in shown
+
+
+def test_an_answer_is_shown_though_what_was_asked_before_it_came_was_cancelled() -> None:
+    turns = Turns()
+    asked = turns.ask(turns.owner, turns.say(turns.owner, "Hi.", turns.genesis))
+    answer = turns.answer(asked, Text("An answer."))
+    seal = turns.entry(answer.header.parents[0])
+    queued = turns.ask(turns.owner, turns.say(turns.owner, "And?", asked), basis=seal)
+    turns.add(turns.owner, Cancel(), queued)
+    for place in (place_on_branch(turns.held, queued.id), newest_place(turns.held)):
+        shown = [entry.id for entry in entries_at(turns.held, place)]
+        assert shown.count(answer.id) == 1
+        assert shown.index(answer.id) < shown.index(queued.id)
