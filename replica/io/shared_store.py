@@ -60,7 +60,7 @@ class SharedStore:
     async def append(self, entries: Sequence[Entry]) -> None:
         """Store admitted entries; return once they are durable. On an error, store none."""
         if (own := self.holding.own) is not None:
-            await own.append(entries)
+            await own.append(entries, may_repeat=True)
             return
         for group in frames.grouped(entries):
             head = {"op": "append", "conversation": group[0].conversation.hex()}
@@ -136,4 +136,4 @@ class SharedStore:
 
 
 async def _append(entries: Sequence[Entry], store: Store, _again: bool) -> None:
-    await store.append(entries)
+    await store.append(entries, may_repeat=True)

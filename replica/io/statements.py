@@ -37,6 +37,13 @@ IDS_MAX = 500
 
 
 @lru_cache
+def select_held(count: int) -> str:
+    """Return the statement for the ids stored, of so many conversations and ids of theirs."""
+    marks = ", ".join("?" * count)
+    return f"SELECT id FROM entries WHERE conversation IN ({marks}) AND id IN ({marks})"  # noqa: S608  # no input in it
+
+
+@lru_cache
 def select_some(count: int) -> str:
     """Return the statement for `count` entries of one conversation by id."""
     marks = ", ".join("?" * count)

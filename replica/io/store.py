@@ -20,6 +20,7 @@ from replica.errors import StoreError
 from replica.ids import ID_BYTES, ConversationId, EntryId, Position, PublicKey
 from replica.io import schema, small_rows, store_lock, tail
 from replica.io import statements as sql
+from replica.io.appending import Appending
 from replica.io.commit import GroupCommit
 from replica.io.connection import Connection
 from replica.io.disk import file_at, sync_folder, typed_errors
@@ -59,6 +60,7 @@ class Store:
         self._stack = stack
         self._closed = False
         self._repairs = Repairs(commit)
+        self._appending = Appending()
         self.tombstones = Tombstones(commit, self._rows, mark)
 
     @classmethod
@@ -108,20 +110,36 @@ class Store:
         """Close the store."""
         await self.close()
 
-    async def append(self, entries: Sequence[Entry]) -> None:
+    async def append(self, entries: Sequence[Entry], *, may_repeat: bool = False) -> None:
         """Store admitted entries; return once they are durable.
 
-        A stored entry is unchanged, except that a missing body is added.
+        A stored entry is unchanged, except that a missing body is added. Those of processes that
+        share the store `may_repeat`: each receives what the hub sends.
         Concurrent callers share one sync. Raises StoreFull or another StoreError;
         then none of `entries` was stored.
         """
-        if entries:
+        if not entries:
+            return
+        with self._appending.new_of(entries) as begun:
+            held = await self._held_of(begun) if may_repeat else set()
+            new = [entry for entry in begun if entry.id not in held]
             size = sum(entry.size_bytes for entry in entries)
             await self._commit.write(sql.appending(entries), size_bytes=size)
             if file_at(self._path) != self._file:
                 # What was written is in a file that nobody opens again.
                 raise StoreError(f"{self._path} was moved or removed while it was open")
-            self._mark.write(self._mark.mark.after(entries))
+            if new:
+                self._mark.write(self._mark.mark.after(new))
+
+    async def _held_of(self, entries: Sequence[Entry]) -> set[EntryId]:
+        """Return the ids of those that are stored."""
+        held: set[EntryId] = set()
+        for at in range(0, len(entries), sql.IDS_MAX):
+            some = entries[at : at + sql.IDS_MAX]
+            ids, conversations = (e.id for e in some), (e.conversation for e in some)
+            text = sql.select_held(len(some))
+            held.update(EntryId(one) for (one,) in await self._rows(text, *conversations, *ids))
+        return held
 
     async def load(self, conversation: ConversationId, *, bodies: bool = True) -> Loaded:
         """Return the sound entries of a conversation and the ids of the lost ones.

@@ -31,11 +31,11 @@ def kill_at(number: int, side: str) -> None:
     writes = count(1)
 
     def counted(write: Callable[..., Awaitable[None]]) -> Callable[..., Awaitable[None]]:
-        async def perform(*arguments: object) -> None:
+        async def perform(*arguments: object, **more: object) -> None:
             is_last = next(writes) == number
             if is_last and side == "before":
                 os.kill(os.getpid(), signal.SIGKILL)
-            await write(*arguments)
+            await write(*arguments, **more)
             if is_last:
                 os.kill(os.getpid(), signal.SIGKILL)
 

@@ -1,5 +1,6 @@
 """The end of a store is missed when it is gone (LINK-62)."""
 
+import asyncio
 import shutil
 import sqlite3
 from contextlib import closing
@@ -325,3 +326,13 @@ async def test_a_header_of_another_draft_is_damage_if_the_mark_knows_better(path
     assert (done.kept, done.lost) == (len(entries), 0)
     async with await Store.open(path) as store:
         assert (await store.load(entries[0].conversation)).entries == entries
+
+
+async def test_what_several_processes_receive_is_counted_once(path: Path) -> None:
+    entries = log(8)
+    async with await Store.open(path) as store:
+        await asyncio.gather(*(store.append(entries, may_repeat=True) for _ in range(3)))
+        await store.append(entries[4:], may_repeat=True)
+    mark = high_water.read(path)
+    assert mark is not None
+    assert mark.stored == len(entries)

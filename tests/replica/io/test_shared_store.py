@@ -243,10 +243,10 @@ class SlowDisk:
         self._append = store.append
         store.append = self._slowly  # type: ignore[method-assign]
 
-    async def _slowly(self, entries: Sequence[Entry]) -> None:
+    async def _slowly(self, entries: Sequence[Entry], **given: bool) -> None:
         self.begun.set()
         await self.go_on.wait()
-        await self._append(entries)
+        await self._append(entries, **given)
 
 
 async def test_a_write_without_an_answer_is_open_and_is_written_once(
