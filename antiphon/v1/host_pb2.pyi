@@ -116,6 +116,11 @@ class _ReplayCauseEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ReplayCau
 class ReplayCause(_ReplayCause, metaclass=_ReplayCauseEnumTypeWrapper):
     """Why an answer is not accepted. Causes up to CACHE go with DIFFERS, the others
     with UNDECIDED.
+
+    Of several differences the one found first counts: the context (PART_MISSING,
+    RENDERING), a refusal of the request, then token by token ENDING behind an end,
+    TOKEN and LOGPROBS, then ENDING, TEXT, REQUEST for the grammar stated, USAGE and
+    DRAFTS.
     """
 
 REPLAY_CAUSE_UNSPECIFIED: ReplayCause.ValueType  # 0
@@ -1244,7 +1249,9 @@ class ReplayFinding(_message.Message):
     seal: _builtins.bytes
     """Its seal, 32 bytes."""
     render_digest: _builtins.bytes
-    """Render digest of the context as rendered now, 32 bytes."""
+    """Render digest of the context as rendered now, 32 bytes; that of the empty
+    context where it can't be rendered.
+    """
     outcome: Global___ReplayOutcome.ValueType
     """The verdict."""
     cause: Global___ReplayCause.ValueType

@@ -454,7 +454,8 @@ class Header(_message.Message):
     """Id of the lane's previous entry, 32 bytes; unset exactly at seq 0."""
     basis: _builtins.bytes
     """Id of the seal whose context this entry extends, 32 bytes; on the conversation
-    track only, unset before the first, and left out of a SEAL and a GENERATION.
+    track only, and unset before the first. Authors leave it out of a SEAL and a
+    GENERATION; admission does not ask for that.
     """
     lamport: _builtins.int
     """1 + the greatest lamport of prev, parents, basis and the ids that a control
@@ -660,7 +661,7 @@ class Cut(_message.Message):
     track: Global___Track.ValueType
     """The lane's track."""
     seq: _builtins.int
-    """The entry's position."""
+    """The entry's position; any number, also one that no entry may have."""
     id: _builtins.bytes
     """The entry's id, 32 bytes."""
     def __init__(

@@ -9,7 +9,7 @@ the current draft are opened (DECISIONS D80). Blobs and keys are kept elsewhere.
 
 import asyncio
 import contextlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
@@ -121,7 +121,7 @@ class Store:
         if not entries:
             return
         with self._appending.new_of(entries) as begun:
-            held = await self._held_of(begun) if may_repeat else set()
+            held = await _held_of(begun, self._rows) if may_repeat else set()
             new = [entry for entry in begun if entry.id not in held]
             size = sum(entry.size_bytes for entry in entries)
             await self._commit.write(sql.appending(entries), size_bytes=size)
@@ -130,16 +130,6 @@ class Store:
                 raise StoreError(f"{self._path} was moved or removed while it was open")
             if new:
                 self._mark.write(self._mark.mark.after(new))
-
-    async def _held_of(self, entries: Sequence[Entry]) -> set[EntryId]:
-        """Return the ids of those that are stored."""
-        held: set[EntryId] = set()
-        for at in range(0, len(entries), sql.IDS_MAX):
-            some = entries[at : at + sql.IDS_MAX]
-            ids, conversations = (e.id for e in some), (e.conversation for e in some)
-            text = sql.select_held(len(some))
-            held.update(EntryId(one) for (one,) in await self._rows(text, *conversations, *ids))
-        return held
 
     async def load(self, conversation: ConversationId, *, bodies: bool = True) -> Loaded:
         """Return the sound entries of a conversation and the ids of the lost ones.
@@ -289,6 +279,19 @@ class Store:
             raise StoreError("the store is closed")
         with typed_errors():
             return [tuple(r) for r in await self._reader.execute_fetchall(text, parameters)]
+
+
+async def _held_of(
+    entries: Sequence[Entry], rows: Callable[..., Awaitable[list[tuple[Any, ...]]]]
+) -> set[EntryId]:
+    """Return the ids of those that are stored."""
+    held: set[EntryId] = set()
+    for at in range(0, len(entries), sql.IDS_MAX):
+        some = entries[at : at + sql.IDS_MAX]
+        ids, conversations = (e.id for e in some), (e.conversation for e in some)
+        found = await rows(sql.select_held(len(some)), *conversations, *ids)
+        held.update(EntryId(one) for (one,) in found)
+    return held
 
 
 async def _writer(path: Path, bytes_max: int | None) -> WritingConnection:

@@ -60,6 +60,7 @@ def pending(cases: Cases) -> None:
         "pending",
     )
     _listed(cases)
+    _complete(cases)
     cases.add(
         "pending-basis",
         "its basis is missing",
@@ -67,6 +68,28 @@ def pending(cases: Cases) -> None:
         signed(log.header("b", ADA, MESSAGE, said("x"), parents=["ask"], basis="seal"), ADA),
         "pending",
         missing=[ids["seal"]],
+    )
+
+
+def _complete(cases: Cases) -> None:
+    """Add entries behind a pending one that lacks a grant alone."""
+    log = cases.log
+    behind = log.header("behind", BOB, MESSAGE, said("x"), parents=["reply"])
+    cases.add(
+        "pending-complete",
+        "it follows a pending entry that lacks a grant alone, and lacks the same",
+        ["genesis", "hello", "reply"],
+        signed(behind, BOB),
+        "pending",
+        missing=[log.entries["reply"].id],
+    )
+    cases.add(
+        "pending-lamport",
+        "it is checked against that entry at once",
+        ["genesis", "hello", "reply"],
+        signed(replace(behind, lamport=behind.lamport + 1), BOB),
+        "refused",
+        "LAMPORT_INVALID",
     )
 
 
