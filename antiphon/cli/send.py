@@ -234,7 +234,7 @@ async def _send(session: Session, replica: Replica, message: str | None, given: 
     if given.result_of is not None:
         _check_call(replica, held, place, given.result_of)
     if not given.is_request:
-        return await _say(session, replica, held, message or "", place)
+        return await _say(session, replica, held, message or "", place, forks=given.at is not None)
     host = None
     if given.host is not None:
         host = find_key(given.host, held.log.membership.roles, await petnames.names(replica.store))
@@ -323,11 +323,11 @@ def _should_wait(
 
 
 async def _say(
-    session: Session, replica: Replica, held: Conversation, text: str, place: Place
+    session: Session, replica: Replica, held: Conversation, text: str, place: Place, *, forks: bool
 ) -> int:
     entry = await turns.say(replica, held.id, (TextPart(text),), place)
     choices = await session.choices(replica.store, held.id)
-    if choices.at:
+    if choices.at or forks:  # no request is there that keeps it apart from the branch
         choices.at, choices.is_instead = entry.id.hex(), False
         await session.choose_next(replica.store, held.id, choices)
     synced = await _flush(session, replica, held)

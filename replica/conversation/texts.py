@@ -14,8 +14,8 @@ def check_name(name: str) -> str:
     is_short = 0 < len(name) <= NAME_CHARACTERS_MAX
     if not is_short or not all(map(is_shown, name)) or any(map(_is_blank, (name[0], name[-1]))):
         raise ArgumentInvalid(
-            f"a name has 1 to {NAME_CHARACTERS_MAX} characters, in one line, without spaces at its"
-            " ends"
+            f"a name or a title has 1 to {NAME_CHARACTERS_MAX} characters, in one line, without"
+            " spaces at its ends and without joined emoji, whose width terminals disagree about"
         )
     return name
 

@@ -79,7 +79,7 @@ class AnswerRefused(HostError):
     """The host refused the request; the refusal is in the log."""
 
     reason = "ANSWER_REFUSED"
-    next_step = "Change the conversation or the request, and send it again."
+    next_step = "Change the request, or go on elsewhere: `antiphon fork --at ENTRY`, or `at()`."
 
 
 BEGIN_GRACE_MS = 1_000

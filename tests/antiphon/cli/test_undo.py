@@ -130,6 +130,20 @@ def test_undo_of_a_message_without_a_request_keeps_it_out_of_all_later_contexts(
     assert all("a note" not in context for context in contexts)
 
 
+def test_a_message_at_an_entry_is_followed_by_the_next_one(world: World, me: Terminal) -> None:
+    contexts = contexts_of(world, echo)
+    me.ok("new", "--system", "Be brief.")
+    me.ok("send", "one")
+    first = next(r["id"] for r in me.records("log") if r["kind"] == "generation")
+    me.ok("send", "two")
+    me.ok("send", "--at", first, "--no-request", "behind one")
+    me.ok("send", "three")
+    assert contexts[-1][-2:] == ["behind one", "three"]
+    assert len([1 for context in contexts if "two" in context]) == 1
+    me.ok("send", "four")
+    assert contexts[-1][-1:] == ["four"]
+
+
 def test_a_command_about_what_is_not_there_yet_or_with_words_behind_it_is_not_run(
     me: Terminal,
 ) -> None:

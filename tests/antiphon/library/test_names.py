@@ -32,11 +32,11 @@ async def test_a_cancelled_call_has_begun_the_conversation_of_its_name(tmp_path:
 @pytest.mark.parametrize("name", ["", " trip", "a\nb", "\x1b[31mred", "x" * 65])
 async def test_a_name_that_no_line_shows_begins_nothing(tmp_path: Path, name: str):
     async with antiphon.aio.open(tmp_path) as me:
-        with pytest.raises(ArgumentInvalid, match="a name has 1 to 64 characters"):
+        with pytest.raises(ArgumentInvalid, match="a name or a title has 1 to 64 characters"):
             await me.conversation(name)
         assert await me.conversations() == ()
         longest = await me.conversation("é" * 64)
-        with pytest.raises(ArgumentInvalid, match="a name has 1 to 64 characters"):
+        with pytest.raises(ArgumentInvalid, match="a name or a title has 1 to 64 characters"):
             await longest.rename(name)
         assert await longest.title() == "é" * 64
 
