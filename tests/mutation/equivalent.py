@@ -5,6 +5,7 @@ _ADMITTED = "admission lets no such entry in"
 _PARSER = "the strict scan has refused what the parser would"
 _CACHE = "it decides what is computed again, not the result"
 _MEMORY = "it bounds memory, which is a quota of a receiver"
+_CHARGE = "it is what a hub charges, which is a quota of a receiver"
 _UNASKED = "it serves what no question asks"
 _FORM = "the same result in another form"
 _FOREIGN = "the ids of another key among the kept ones of a key mean nothing"
@@ -14,7 +15,7 @@ _STEPS = "it decides when others run, not the result"
 _LATER = "the same input fails a little later, for the same reason"
 
 EQUIVALENT: dict[str, str] = {
-    "replica/log/codec/entries.py: decode_body: never len(body) < SALT_BYTES": _ADMITTED,
+    "replica/log/codec/entries.py: _decoded: never len(body) < SALT_BYTES": _ADMITTED,
     "replica/log/codec/entries.py: decode_header: header is None -> header is not None": _PARSER,
     "replica/log/codec/entries.py: decode_header: never header is None": _PARSER,
     "replica/log/codec/bodies.py: _genesis_from_pb: never "
@@ -28,6 +29,14 @@ EQUIVALENT: dict[str, str] = {
     " -> entry.header.track in (Track.ALL, Track.MEMBERSHIP)": _UNASKED,
     "replica/log/entry.py: verify_body: never"
     " len(entry.body) != entry.header.body_bytes": _REPEATED,
+    "replica/log/log.py: Log.admit: entry.id in self.entries -> entry.id not in self.entries":
+        _CHARGE,
+    "replica/log/log.py: Log.admit: never not verified and entry.id in self.entries":
+        _CHARGE,
+    "replica/log/log.py: Log.admit: other junction in not verified and entry.id in self.entries":
+        _CHARGE,
+    "replica/log/log.py: Log.admit: without not in not verified":
+        _CHARGE,
     "replica/log/members.py: Roster._followed: never header.track != Track.MEMBERSHIP": (
         "the genesis follows nothing, and no other entry is on another track there"
     ),

@@ -249,8 +249,7 @@ def fields_of(kind: int, body: bytes) -> int:
     return _read_body(kind, body)[1]
 
 
-@lru_cache(BODIES_CACHED)
-def _read_body(kind: int, body: bytes) -> tuple[Body | BodyMalformed | None, int]:
+def _decoded(kind: int, body: bytes) -> tuple[Body | BodyMalformed | None, int]:
     """Return a decoded body, or why it does not parse, with the number of its fields."""
     message = _MESSAGES.get(kind)
     if message is None:
@@ -266,6 +265,9 @@ def _read_body(kind: int, body: bytes) -> tuple[Body | BodyMalformed | None, int
         return BodyMalformed(error.detail), fields
     except BodyMalformed as error:
         return BodyMalformed(error.detail), fields
+
+
+_read_body = lru_cache(BODIES_CACHED)(_decoded)
 
 
 def entry_to_pb(entry: Entry) -> pb.Entry:
