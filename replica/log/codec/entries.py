@@ -261,9 +261,7 @@ def _decoded(kind: int, body: bytes) -> tuple[Body | BodyMalformed | None, int]:
     try:
         fields = wire.check(content, shape, fields_max=limits.BODY_FIELDS_MAX)
         return body_from_pb(parse(message, content, BodyMalformed)), fields
-    except WireMalformed as error:
-        return BodyMalformed(error.detail), fields
-    except BodyMalformed as error:
+    except (WireMalformed, BodyMalformed) as error:
         return BodyMalformed(error.detail), fields
 
 
