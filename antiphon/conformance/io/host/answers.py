@@ -2,13 +2,12 @@
 
 from antiphon.conformance.cases import NotApplicable, check, equal
 from antiphon.conformance.io.host.service_calls import require_bitwise
-from antiphon.conformance.io.host.talk import CASES, Talk, UnderTest, long_request
+from antiphon.conformance.io.host.talk import CASES, SEEDED, Talk, UnderTest, long_request
 from replica.conversation import Author, DraftStream, verify_draft
 from replica.ids import EntryId
-from replica.log import FinishReason, Role, Sampling, text_of
+from replica.log import FinishReason, Role, text_of
 
 _case = CASES.theme("answers").shows
-SEEDED = Sampling(temperature=0.9, top_p=0.95, seed=11)
 PROFILES_MAX = 2
 """Most profiles asked for besides the default: each may have to be loaded."""
 

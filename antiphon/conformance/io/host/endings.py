@@ -4,11 +4,10 @@ from collections.abc import Iterator
 
 from antiphon.conformance.cases import NotApplicable, check, equal
 from antiphon.conformance.io.host.service_calls import require_bitwise
-from antiphon.conformance.io.host.talk import CASES, UnderTest
-from replica.log import FinishReason, Sampling, text_of
+from antiphon.conformance.io.host.talk import CASES, SEEDED, UnderTest
+from replica.log import FinishReason, text_of
 
 _case = CASES.theme("endings").shows
-SEEDED = Sampling(temperature=0.9, top_p=0.95, seed=11)
 LENGTHS = range(1, 9)
 FILLED_TOKENS_MAX = 16_384
 """Longest context that is filled to its end."""
@@ -24,7 +23,7 @@ async def first_stop_string(run: UnderTest) -> None:
         text = text_of((await talk.answer(whole)).parts)
         at = next(_plain_pieces(text), None)
         if at is None:
-            raise NotApplicable("no four ASCII characters of the answer are new to it together")
+            raise NotApplicable("no new ASCII character stands among others in the answer")
         begins_first, ends_first = text[at - 1 : at + 3], text[at + 1 : at + 2]
         longest = text[at - 1 : at + 2]
         for stops, shown in (

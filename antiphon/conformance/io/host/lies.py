@@ -17,7 +17,7 @@ from antiphon.conformance.io.host.service_calls import (
     replayed,
     require_bitwise,
 )
-from antiphon.conformance.io.host.talk import CASES, Talk, UnderTest
+from antiphon.conformance.io.host.talk import CASES, SEEDED, Talk, UnderTest
 from antiphon.v1 import host_pb2 as pb
 from replica.conversation import (
     Author,
@@ -34,7 +34,6 @@ from replica.log import FinishReason, Generation, Role, Sampling, Text, Usage
 from replica.order import context_digest
 
 _case = CASES.theme("lies").shows
-SEEDED = Sampling(temperature=0.9, top_p=0.95, seed=11)
 OTHER = Digest(b"other".ljust(32, b"."))
 CLOSED: dict[str, object] = {
     "finish_reason": FinishReason.INTERRUPTED,

@@ -42,6 +42,8 @@ from replica.order import frontier
 ANSWER_S = 60.0
 """Longest wait for an answer, in seconds."""
 LONG_TOKENS_MAX = 4_000
+SEEDED = Sampling(temperature=0.9, top_p=0.95, seed=11)
+"""Sampling whose answers are equal on a bitwise host."""
 
 
 class Talk:
