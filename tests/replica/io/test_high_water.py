@@ -5,6 +5,7 @@ import shutil
 import sqlite3
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -328,9 +329,18 @@ async def test_a_header_of_another_draft_is_damage_if_the_mark_knows_better(path
         assert (await store.load(entries[0].conversation)).entries == entries
 
 
-async def test_what_several_processes_receive_is_counted_once(path: Path) -> None:
+async def test_what_several_processes_receive_is_counted_once(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     entries = log(8)
     async with await Store.open(path) as store:
+        rows = store._rows
+
+        async def late(text: str, *parameters: object) -> list[tuple[Any, ...]]:
+            await store._commit.write(())  # The writes that are queued come first.
+            return await rows(text, *parameters)
+
+        monkeypatch.setattr(store, "_rows", late)
         await asyncio.gather(*(store.append(entries, may_repeat=True) for _ in range(3)))
         await store.append(entries[4:], may_repeat=True)
     mark = high_water.read(path)
