@@ -28,6 +28,7 @@ from replica.link import (
 from replica.log import Entry, Kind
 from syncd.connected import Connected, LinkId
 from syncd.hint import Answered, Hint, answers, hint_for
+from syncd.listing import item_of, list_of
 from syncd.shelf import HubShelf
 
 LIST_STEP_ITEMS = 64
@@ -109,7 +110,7 @@ class FanOut:
         """Begin the list of all conversations of a follower that has just connected (LINK-8)."""
         link = self._connected.links[link_id]
         if link.follows and link.peer is not None:
-            self._connected.to_list[link_id] = self._shelf.listing(link.peer)
+            self._connected.to_list[link_id] = list_of(self._shelf, link.peer)
 
     def list_more(self, link_id: LinkId) -> None:
         """Go on with the list of a follower by one step, if it is due (LINK-94)."""
@@ -119,7 +120,7 @@ class FanOut:
         rest, items, cost = self._connected.to_list[link_id], list[ListingItem](), 0
         while rest and cost < min(LIST_STEP_ITEMS, limits.LISTING_ITEMS_MAX):
             conversation = next(rest)
-            item = self._shelf.listed(conversation, link.peer)
+            item = item_of(self._shelf, conversation, link.peer)
             items += [item] if item is not None else []
             held = self._shelf.get(conversation)
             cost += 1 + (held.log.lane_count() // _ITEM_LANES if held is not None else 0)
@@ -132,7 +133,7 @@ class FanOut:
         held = self._shelf[conversation]
         for peer, followers in self._connected.followers(held.log.membership.roles):
             new = [i for i in followers if conversation not in self._connected.listed[i]]
-            item = self._shelf.listed(conversation, peer) if new else None
+            item = item_of(self._shelf, conversation, peer) if new else None
             if item is not None:
                 for link_id in new:
                     self._list(link_id, [item])
@@ -141,7 +142,7 @@ class FanOut:
         """List a conversation again to hosts for which a request waits, unless it is open there."""
         for host in dict.fromkeys(hosts):
             links = self._connected.not_told(host, conversation)
-            item = self._shelf.listed(conversation, host) if links else None
+            item = item_of(self._shelf, conversation, host) if links else None
             if item is None or not item.awaited:
                 continue
             for link_id in links:

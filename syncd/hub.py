@@ -110,7 +110,7 @@ class Hub:
 
         `message` is the peer's message about it; None for a query.
         """
-        if conversation not in self.shelf.apart.all:
+        if not (self.shelf.apart.all or self.shelf.folding.held):
             return False
         brings_genesis = isinstance(message, Entries) and message.brings_genesis
         return self.shelf.needs_load(conversation, peer, brings_genesis=brings_genesis)
@@ -122,6 +122,30 @@ class Hub:
         durable yet, or a caller has not used them since their load.
         """
         return self.shelf.evict(lambda one: one in busy or self.connected.is_open(one))
+
+    def fold_ended(self, held: Conversation) -> HubEffects:
+        """End a fold that paused; list its conversation to those who asked meanwhile.
+
+        It leaves memory if the disk refused entries of it in a pause, as others did before.
+        """
+        out = FanOut(self.connected, self.shelf, 0.0)
+        if self.shelf.folding.end(held):
+            self.shelf.invalidate(held.id)
+        elif held.id in self.shelf:
+            out.list_one(held.id)
+        return out.build()
+
+    def passed_over(self, conversation: ConversationId) -> list[LinkId]:
+        """Return the links that had credit while a fold paused; each is to `resume`."""
+        readers = self.connected.readers(conversation)
+        return [i for i, link in readers if conversation in link.exchange.passed_over]
+
+    def resume(self, link_id: LinkId, conversation: ConversationId) -> HubEffects:
+        """Send a link what it was not sent while a fold paused."""
+        out, link = FanOut(self.connected, self.shelf, 0.0), self.links.get(link_id)
+        if link is not None:
+            out.add(link_id, link.resume(conversation))
+        return out.build()
 
     def disk_refused(self, lost: Conversations, fault: Fault) -> HubEffects:
         """Drop the conversations whose last entries the disk refused.
@@ -225,6 +249,8 @@ class Hub:
             return out.build()
         was_ready, pending_before = link.phase is Phase.READY, link.intake.pending_bytes
         effects = self._receive(link.peer, message, lambda: link.receive(message, now, frame_bytes))
+        if link_id not in self.links:  # it ended in a pause
+            link.intake.drop_pending()
         conversation = conversation_of(message)
         if conversation is not None:
             self.connected.note_opened(link_id, conversation)

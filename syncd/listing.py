@@ -6,8 +6,12 @@ as it is sent, since sorting it all would be a long step, and is part of what it
 
 from collections.abc import Iterable, Iterator
 from heapq import heapify, heappop
+from itertools import chain
 
-from replica.ids import ConversationId
+from replica.conversation import hosts_awaited
+from replica.ids import ConversationId, PublicKey
+from replica.link import ListingItem
+from syncd.shelf import HubShelf
 
 _ITEM_BYTES = 8
 
@@ -41,3 +45,23 @@ class RestOfList(Iterator[ConversationId]):
     def memory_bytes(self) -> int:
         """The memory of what is left, about; the ids are those of the shelf."""
         return _ITEM_BYTES * len(self)
+
+
+def list_of(shelf: HubShelf, peer: PublicKey) -> RestOfList:
+    """Return the list of a member's conversations; `item_of` says which items are its own."""
+    held = [c for c, one in shelf.items() if one.is_member(peer)]
+    waiting = [c for c in held if peer in hosts_awaited(shelf[c])]
+    first = chain(waiting, shelf.apart.awaiting.get(peer, ()))
+    return RestOfList(first, chain(held, shelf.apart.of.get(peer, ())))
+
+
+def item_of(shelf: HubShelf, conversation: ConversationId, peer: PublicKey) -> ListingItem | None:
+    """Return the item of a list for a member; None for any other key."""
+    held, known = shelf.get(conversation), shelf.apart.all.get(conversation)
+    if held is not None and held.is_member(peer):
+        awaited = peer in hosts_awaited(held)
+        return ListingItem(conversation, held.log.digest, held.creator, awaited)
+    if held is None and known is not None and peer in known.members:
+        awaited = peer in known.awaiting
+        return ListingItem(conversation, known.digest, known.creator, awaited)
+    return None

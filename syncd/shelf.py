@@ -5,15 +5,14 @@ and its members' keys. These suffice to list it, and to decide whether a message
 about it causes a load.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from itertools import chain
+from functools import partial
 
 from replica import limits
 from replica.conversation import Conversation, hosts_awaited
-from replica.ids import ConversationId, Digest, PublicKey
-from replica.link import ListingItem
-from syncd.listing import RestOfList
+from replica.ids import ConversationId, Digest, EntryId, PublicKey
+from syncd.folding import Folding
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +97,8 @@ class HubShelf(Mapping[ConversationId, Conversation]):
         self._held: dict[ConversationId, Conversation] = {}
         self.apart = Records()
         """The records of the stored conversations that are not in memory."""
+        self.folding = Folding()
+        """The conversations in memory whose folds pause; for all others they are not here."""
         self._has_grown = False
 
     def __getitem__(self, conversation: ConversationId) -> Conversation:
@@ -118,6 +119,27 @@ class HubShelf(Mapping[ConversationId, Conversation]):
         """Hold a new conversation in memory."""
         self._held[held.id] = held
         self._has_grown = True
+        if held.log.meter.pause is None:
+            held.log.meter.pause = partial(self._pause, held.id)  # no cycle: it is freed at once
+
+    def _pause(self, conversation: ConversationId) -> None:
+        held = self._held.get(conversation)
+        if held is not None and self.folding.is_due():
+            del self._held[conversation]
+            self.folding.pause(held)
+            self._held[conversation] = held
+
+    def find(self, conversation: ConversationId) -> Conversation | None:
+        """Return a conversation in memory, also while its fold pauses."""
+        return self._held.get(conversation) or self.folding.held.get(conversation)
+
+    def drop_pending(self, conversation: ConversationId, ids: Iterable[EntryId]) -> None:
+        """Drop pending entries, where a fold pauses at its end."""
+        held = self._held.get(conversation)
+        if held is not None:
+            held.log.admission.drop(ids)
+        else:
+            self.folding.drop_later(conversation, ids)
 
     def remove(self, conversation: ConversationId) -> None:
         """Drop a new conversation without entries; the record of a stored one stays."""
@@ -128,11 +150,11 @@ class HubShelf(Mapping[ConversationId, Conversation]):
     @property
     def known(self) -> int:
         """Count the conversations, in memory or not."""
-        return len(self._held) + len(self.apart.all)
+        return len(self._held) + len(self.folding.held) + len(self.apart.all)
 
     def is_known(self, conversation: ConversationId) -> bool:
         """Say whether a conversation is here, in memory or not."""
-        return conversation in self._held or conversation in self.apart.all
+        return self.find(conversation) is not None or conversation in self.apart.all
 
     @property
     def has_capacity(self) -> bool:
@@ -152,7 +174,8 @@ class HubShelf(Mapping[ConversationId, Conversation]):
 
     def invalidate(self, conversation: ConversationId) -> None:
         """Drop a conversation and its record from memory; the next use loads it."""
-        self._held.pop(conversation, None)
+        if not self.folding.lose(conversation):
+            self._held.pop(conversation, None)
         self.apart.add(conversation, None)
 
     def forget(self, conversation: ConversationId) -> None:
@@ -167,9 +190,11 @@ class HubShelf(Mapping[ConversationId, Conversation]):
     ) -> bool:
         """Say whether an answer to `peer` needs a load: it is a member, or may prove to be.
 
-        A message of any other key causes no load, since the longer answer time
-        would reveal to a stranger that the conversation exists.
+        So does one that waits for the end of a fold. A message of any other key causes no load,
+        since the longer answer time would reveal to a stranger that the conversation exists.
         """
+        if conversation in self.folding.held:
+            return brings_genesis or self.folding.may_know(conversation, peer)
         if conversation not in self.apart.all:
             return False
         known = self.apart.all[conversation]
@@ -180,25 +205,10 @@ class HubShelf(Mapping[ConversationId, Conversation]):
         held, known = self._held.get(conversation), self.apart.all.get(conversation)
         if held is not None:
             return not held.is_member(peer)
+        folding = self.folding.held.get(conversation)
+        if folding is not None:
+            return not folding.was_member(peer)
         return known is not None and peer not in known.members
-
-    def listing(self, peer: PublicKey) -> RestOfList:
-        """Return the list of a member's conversations; `listed` says which items are its own."""
-        held = [c for c, one in self._held.items() if one.is_member(peer)]
-        waiting = [c for c in held if peer in hosts_awaited(self._held[c])]
-        first = chain(waiting, self.apart.awaiting.get(peer, ()))
-        return RestOfList(first, chain(held, self.apart.of.get(peer, ())))
-
-    def listed(self, conversation: ConversationId, peer: PublicKey) -> ListingItem | None:
-        """Return the item of a list for a member; None for any other key."""
-        held, known = self._held.get(conversation), self.apart.all.get(conversation)
-        if held is not None and held.is_member(peer):
-            awaited = peer in hosts_awaited(held)
-            return ListingItem(conversation, held.log.digest, held.creator, awaited)
-        if held is None and known is not None and peer in known.members:
-            awaited = peer in known.awaiting
-            return ListingItem(conversation, known.digest, known.creator, awaited)
-        return None
 
     # --- eviction -------------------------------------------------------------------
 

@@ -45,9 +45,9 @@ class _Batch:
     def __enter__(self) -> None:
         self.depth += 1
 
-    def __exit__(self, *_raised: object) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_raised: object) -> None:
         self.depth -= 1
-        if not self.depth:
+        if not self.depth and (kind is None or issubclass(kind, Exception)):
             self._fold()
 
 
@@ -128,10 +128,17 @@ class Conversation:
 
     def _fold(self) -> None:
         admitted, self._unfolded = self._unfolded, []
+        had_tail = self.order.open_tail is not None
         # The order asks for what is covered, so that the log knows what a later grant covers.
         self.order.receive(admitted)
         self._end_drafts(admitted)
         self._note_changes(admitted)
+        if had_tail and self.log.meter.may_pause and self._is_tail_due(admitted):
+            self.prepare()  # else whoever needs it next is held up
+
+    def _is_tail_due(self, admitted: Iterable[Entry]) -> bool:
+        tracks = {entry.header.track for entry in admitted}
+        return self.order.open_tail is None or Track.MEMBERSHIP in tracks
 
     @property
     def document(self) -> "Document":
@@ -174,6 +181,10 @@ class Conversation:
         """Say whether `key` may read this conversation; nobody may while it is blocked."""
         return not self.damage.is_blocking and self.log.roster.now.is_member(key)
 
+    def was_member(self, key: PublicKey) -> bool:
+        """Say whether `key` may read this conversation while its last changes are folded."""
+        return not self.damage.is_blocking and self.log.roster.last.is_member(key)
+
     @property
     def creator(self) -> PublicKey | None:
         """The author of the genesis; None before it is admitted."""
@@ -191,8 +202,7 @@ class Conversation:
 
         A field of a long body counts like one: decoding it takes about as long.
         """
-        log = self.log
-        return log.cover.work + log.roster.work + log.body_fields + self.order.work
+        return self.log.meter.counted
 
     @property
     def is_blocked(self) -> bool:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Protocol
 
 from replica.conversation.conversation import Conversation
-from replica.ids import ConversationId
+from replica.ids import ConversationId, EntryId
 
 
 class Shelf(Protocol):
@@ -17,6 +17,15 @@ class Shelf(Protocol):
 
     def get(self, conversation: ConversationId, /) -> Conversation | None:
         """Return a conversation; None if it is not in memory."""
+
+    def find(self, conversation: ConversationId, /) -> Conversation | None:
+        """Return a conversation as `get` does, also while a fold of it pauses.
+
+        Then nobody may look at more than its pending entries.
+        """
+
+    def drop_pending(self, conversation: ConversationId, ids: Iterable[EntryId]) -> None:
+        """Drop pending entries; do nothing if the conversation is not in memory."""
 
     def __iter__(self) -> Iterator[ConversationId]:
         """Iterate over the ids of the conversations in memory, which may be fewer than stored."""
@@ -46,6 +55,16 @@ class MemoryShelf(Mapping[ConversationId, Conversation]):
     def __len__(self) -> int:
         """Count the conversations in memory."""
         return len(self._held)
+
+    def find(self, conversation: ConversationId) -> Conversation | None:
+        """Return a conversation as `get` does: no fold pauses."""
+        return self._held.get(conversation)
+
+    def drop_pending(self, conversation: ConversationId, ids: Iterable[EntryId]) -> None:
+        """Drop pending entries; do nothing if the conversation is not in memory."""
+        held = self._held.get(conversation)
+        if held is not None:
+            held.log.admission.drop(ids)
 
     def add(self, held: Conversation) -> None:
         """Hold a conversation in memory, replacing an older one of the same id."""

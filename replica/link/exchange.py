@@ -54,6 +54,8 @@ class Exchange(ABC):
         """Use the caller's shelf; `send` counts a message against the credit."""
         self.shelf = shelf
         self.channels = Channels()
+        self.passed_over: set[ConversationId] = set()
+        """Conversations with something to send that were off the shelf when there was credit."""
         self.intake = Intake(
             shelf,
             is_hub=self.side is Side.HUB,
@@ -286,6 +288,7 @@ class Exchange(ABC):
         for channel in self.channels.due():
             held = self.shelf.get(channel.id)
             if held is None:
+                self.passed_over.add(channel.id)
                 continue
             # Membership is checked at every delivery, not once per ticket.
             if not self._may_read(held, peer):

@@ -49,6 +49,8 @@ class HubSide(Exchange):
                 else:
                     yield from self._prepare_ids(message, held, bytes_ahead)
         for channel in tuple(self.channels.due()):
+            if self.shelf.get(channel.id) is None:
+                continue  # a fold pauses
             is_replaced = isinstance(message, Open | Ids) and channel.id == message.conversation
             if isinstance(channel.backlog, Backlog) and not is_replaced:
                 yield from channel.backlog.look_ahead(bytes_ahead)

@@ -74,7 +74,8 @@ class Intake:
             held = self._conversation_for(message, peer)
             if self._is_hub:
                 self._repair(held, message, out)
-            with held.batch:  # one, so that ORD-17 is about all changes of the frame
+            # One batch, so that ORD-17 is about all changes of the frame.
+            with held.log.meter.pauses(), held.batch:
                 if self._is_hub:
                     self._introduce(held, message, peer, out)
                 self._admit_all(held, message, outcome, out)
@@ -102,7 +103,7 @@ class Intake:
     ) -> None:
         for entry_id, broken_rule in message.refused:
             self._refuse(held.id, entry_id, broken_rule, out)
-        for entry in message.entries:
+        for entry in held.log.meter.turns(message.entries):
             self._admit(held, entry, outcome, out)
 
     def freed_by(self, message: Entries, ids: Iterable[EntryId]) -> frozenset[EntryId]:
@@ -176,7 +177,7 @@ class Intake:
         outcome, trial = Outcome(), EffectsBuilder()
         pending_before = [e.id for e in shown if e.id in held.log.pending]
         with held.batch:
-            for entry in shown:
+            for entry in held.log.meter.turns(shown):
                 self._admit(held, entry, outcome, trial)
         is_member = peer is not None and held.is_member(peer)
         may_bring = peer is not None and (not is_new or self._may_create(peer))
@@ -250,7 +251,7 @@ class Intake:
     def release(self) -> None:
         """Release the charge for entries that are no longer pending."""
         for entry_id, (conversation, size) in tuple(self.pending.items()):
-            held = self.shelf.get(conversation)
+            held = self.shelf.find(conversation)
             if held is None or entry_id not in held.log.pending:
                 del self.pending[entry_id]
                 self.pending_bytes -= size
@@ -272,9 +273,7 @@ class Intake:
             self.pending_bytes -= size
             by_conversation.setdefault(conversation, []).append(entry_id)
         for conversation, dropped in by_conversation.items():
-            held = self.shelf.get(conversation)
-            if held is not None:
-                held.log.admission.drop(dropped)
+            self.shelf.drop_pending(conversation, dropped)
 
     def _refuse(
         self,

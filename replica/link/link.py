@@ -199,6 +199,11 @@ class Link:
                 self._send(Close(conversation, fault), out)
         return self._finish(out, pumps=False)
 
+    def resume(self, conversation: ConversationId) -> Effects:
+        """Send what was passed over while a conversation was off the shelf (hub)."""
+        self.exchange.passed_over.discard(conversation)
+        return self._finish(EffectsBuilder())
+
     def drop_pending(self) -> Effects:
         """Drop the pending entries charged to this link, with a fault per conversation (hub)."""
         out = EffectsBuilder()

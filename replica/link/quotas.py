@@ -48,7 +48,7 @@ def _is_first_resignation(held: Conversation, entry: Entry) -> bool:
     if entry.header.kind != Kind.MEMBER:
         return False
     author = entry.header.author
-    member = _member(entry)
+    member = _member(held, entry)
     return (
         member is not None
         and is_plain_resignation(entry, member)
@@ -71,7 +71,7 @@ def _check_seals(held: Conversation, entry: Entry) -> None:
 
 
 def _check_revocations(held: Conversation, entry: Entry) -> None:
-    member = _member(entry)
+    member = _member(held, entry)
     change = member.change if member is not None else None
     if not isinstance(change, Revocation):
         return
@@ -80,10 +80,10 @@ def _check_revocations(held: Conversation, entry: Entry) -> None:
         raise QuotaExceeded(f"this key revoked that key {written} times")
 
 
-def _member(entry: Entry) -> Member | None:
+def _member(held: Conversation, entry: Entry) -> Member | None:
     """Return the body of a MEMBER entry; None for one that admission refuses."""
     try:
-        body = codec.decode_body(Kind.MEMBER, entry.body or b"")
+        body = codec.decode_body(Kind.MEMBER, entry.body or b"", held.log.meter.turn)
     except BodyMalformed:
         return None
     return body if isinstance(body, Member) else None

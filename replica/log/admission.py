@@ -6,7 +6,7 @@ is pending, and counts against the peer that sent it.
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import dataclass, field
 
 from replica.errors import EntryRefused
@@ -14,6 +14,7 @@ from replica.ids import EntryId, PublicKey
 from replica.log.checks import check_ancestors, check_contents, filled
 from replica.log.entry import Entry, Header
 from replica.log.kinds import Kind
+from replica.log.meter import Meter
 from replica.log.pending import PendingEntries
 
 
@@ -74,6 +75,7 @@ class Admission:
         genesis: EntryId,
         entries: Mapping[EntryId, Entry],
         insert: Callable[[Entry], Iterable[PublicKey]],
+        meter: Meter,
     ) -> None:
         """Start with `entries`, all admitted ones by id.
 
@@ -82,8 +84,11 @@ class Admission:
         self._genesis = genesis
         self._entries = entries
         self._insert = insert
+        self._meter = meter
         self._pending = PendingEntries()
         self._granted: set[PublicKey] = set()
+        self.granted: Set[PublicKey] = self._granted
+        """The keys to which any entry grants a role, whether it counts or not."""
         self.pending: Mapping[EntryId, Entry] = self._pending.entries
 
     def admit(self, entry: Entry, *, verified: bool) -> Verdict:
@@ -94,7 +99,8 @@ class Admission:
             if whole is not None:
                 self._pending.fill(whole)
             return Duplicate()
-        missing = self._missing(entry, check_contents(entry, verified=verified))
+        named = check_contents(entry, verified=verified, turn=self._meter.turn)
+        missing = self._missing(entry, named)
         if not missing and not self.pending and self._is_granted(entry):
             return self._admit_at_once(entry)
         change = _Change()
@@ -139,6 +145,7 @@ class Admission:
     def _release(self, change: _Change) -> None:
         """Admit every pending entry that the change releases, directly or in turn."""
         while change.admissible or change.ready:
+            self._meter.turn()
             if change.admissible:
                 self._admit_with_ancestors(change.admissible.popleft(), change)
                 continue
@@ -153,7 +160,7 @@ class Admission:
         # Entries that lack only a grant are admitted with an entry of a granted
         # author that follows them. Else valid entries could not be synced without
         # a grant that a later cut made void, and that no replica need hold.
-        for entry in self._pending.with_ancestors(entry_id):
+        for entry in self._meter.turns(self._pending.with_ancestors(entry_id)):
             self._pending.remove_admitted(entry.id)
             granted = self._insert(entry)
             self._granted.update(granted)

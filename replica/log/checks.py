@@ -23,16 +23,19 @@ from replica.refusals import (
 )
 
 
-def check_contents(entry: Entry, *, verified: bool) -> tuple[EntryId, ...]:
+def check_contents(
+    entry: Entry, *, verified: bool, turn: Callable[[], object] | None = None
+) -> tuple[EntryId, ...]:
     """Check an entry alone, steps 4 to 6; return the ids it names.
 
     The signature of a pending entry is verified too, so that nobody can fill the
-    buffer in another's name. `verified` skips signature and body digest.
+    buffer in another's name. `verified` skips signature and body digest. `turn` is called
+    for each field of the body.
     """
     if not verified:
         verify_signature(entry)
         verify_body(entry)
-    body = _control_body(entry)
+    body = _control_body(entry, turn)
     if entry.header.kind == Kind.GENESIS:
         assert isinstance(body, Genesis), "a genesis is a control entry"
         if body.owners[0] != entry.header.author:
@@ -78,9 +81,9 @@ def filled(known: Entry, entry: Entry) -> Entry | None:
     return whole
 
 
-def _control_body(entry: Entry) -> Body | None:
+def _control_body(entry: Entry, turn: Callable[[], object] | None = None) -> Body | None:
     if entry.header.kind not in CONTROL_KINDS:
         return None
     if entry.body is None:
         raise BodyMissing
-    return decode_body(entry.header.kind, entry.body)
+    return decode_body(entry.header.kind, entry.body, turn)

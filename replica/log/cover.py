@@ -11,10 +11,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, field
 
 from replica.ids import EntryId, PublicKey
+from replica.log.cuts import is_moved
 from replica.log.entry import Entry
 from replica.log.graph import reach
 from replica.log.kinds import Kind
 from replica.log.members import Membership
+from replica.log.meter import Meter
 
 
 class CoveredIds(Set[EntryId]):
@@ -59,16 +61,21 @@ class Cover:
     """The covered ids of one log."""
 
     def __init__(
-        self, entries: Mapping[EntryId, Entry], named: Callable[[EntryId], tuple[EntryId, ...]]
+        self,
+        entries: Mapping[EntryId, Entry],
+        named: Callable[[EntryId], tuple[EntryId, ...]],
+        meter: Meter,
     ) -> None:
         """Start with `entries`, all admitted ones by id; `named` returns the ids one names."""
         self._entries = entries
         self._named = named
+        self._meter = meter
         self._of: dict[PublicKey, list[EntryId]] = {}
         self._namers: Counter[EntryId] = Counter()
         """Per entry, the number of times that covered entries name it."""
         self._uncovered: set[EntryId] = set()
-        self._covered = CoveredIds(entries, self._uncovered)
+        self.covered = CoveredIds(entries, self._uncovered)
+        """The covered ids, without the entries and changes that are not judged yet."""
         self._new: list[EntryId] = []
         self._membership = Membership()
         self._newly_covered: dict[EntryId, list[EntryId]] = {}
@@ -77,8 +84,6 @@ class Cover:
         """The ids held before that the last changes of the membership made covered, by the last
         of these."""
         self._followers: list[Changes] = []
-        self.work = 0
-        """Number of entries looked at so far."""
 
     def receive(self, entry: Entry) -> None:
         """Add a newly admitted entry."""
@@ -88,21 +93,21 @@ class Cover:
 
     def follow(self) -> Changes:
         """Return the changes from now on; the entries covered now are the first of them."""
-        changes = Changes([(i, True) for i in self._covered])
+        changes = Changes([(i, True) for i in self.covered])
         self._followers.append(changes)
         return changes
 
     def ids(self, membership: Membership) -> Set[EntryId]:
         """Return the covered ids under the current membership, as a view."""
         if not self._new and membership is self._membership:
-            return self._covered
+            return self.covered
         new, self._new = self._new, []
         if membership is not self._membership:
             before, self._membership = self._membership, membership
             self._judge_again(before, membership, new)
         for entry_id in new:
             self._add(entry_id, membership)
-        return self._covered
+        return self.covered
 
     def offered(self, membership: Membership, ids: Iterable[EntryId]) -> list[EntryId]:
         """Return the covered ones of new entries, with the entries that they made covered.
@@ -129,7 +134,7 @@ class Cover:
             for entry_id in self._concerned(author, before, now):
                 if entry_id in came:
                     continue
-                self.work += 1
+                self._meter.count()
                 entry = self._entries[entry_id]
                 covers = now.covers(entry)
                 if covers and entry_id in self._uncovered:
@@ -137,7 +142,7 @@ class Cover:
                 elif not covers and before.covers(entry):
                     lost.append(entry_id)
         found: list[EntryId] = []
-        for entry_id in sorted(gained, key=self._order_key):
+        for entry_id in self._meter.sorted(gained, self._order_key):
             found += self._cover(entry_id)
         self._note_regained(new, found, now)
         self._uncover(lost, now)
@@ -157,8 +162,10 @@ class Cover:
             return ids
         if was is None or is_now is None:
             kept = is_now if was is None else was
-            return [i for i in ids if kept is None or i not in kept]
-        return sorted(was ^ is_now, key=self._order_key)
+            return [i for i in self._meter.turns(ids) if kept is None or i not in kept]
+        if not is_moved(was, is_now):
+            return [i for i in self._meter.turns(ids) if (i in was) != (i in is_now)]
+        return self._meter.sorted(was ^ is_now, self._order_key)
 
     def _changed(self, before: Membership, now: Membership) -> list[PublicKey]:
         """Return the authors of whose entries others may be covered for their own sake now."""
@@ -187,7 +194,7 @@ class Cover:
             self._newly_covered.pop(entry_id, None)
             for name in self._named(entry_id):
                 self._namers[name] -= 1
-                self.work += 1
+                self._meter.count()
                 if not self._namers[name]:
                     del self._namers[name]
                     if not now.covers(self._entries[name]):
@@ -210,7 +217,7 @@ class Cover:
 
     def _add(self, entry_id: EntryId, membership: Membership) -> None:
         """Cover a new entry with those it names, if it is covered for its own sake."""
-        self.work += 1
+        self._meter.count()
         if entry_id in self._uncovered and membership.covers(self._entries[entry_id]):
             newly_covered = self._cover(entry_id)[:-1]
             if newly_covered:
@@ -220,7 +227,8 @@ class Cover:
         """Cover an entry and those it names; return the ones that were not, ancestors first."""
         ids = [entry_id]
         if not self._uncovered.isdisjoint(self._named(entry_id)):
-            found = reach(ids, self._named, lambda i: i not in self._uncovered)
+            outside = self._uncovered.__contains__
+            found = reach(ids, self._named, lambda i: not outside(i), meter=self._meter)
             ids = sorted(found, key=self._order_key)
         for newly_covered in ids:
             self._uncovered.discard(newly_covered)
@@ -228,7 +236,7 @@ class Cover:
             names = self._named(newly_covered)
             for name in names:
                 self._namers[name] = self._namers.get(name, 0) + 1
-            self.work += len(names)
+            self._meter.count(len(names))
         return ids
 
     def _order_key(self, entry_id: EntryId) -> tuple[int, EntryId]:

@@ -45,6 +45,10 @@ class KeptIds(Set[EntryId]):
         gone = self._dropped | dropped
         return KeptIds(self._ids - gone) if len(gone) > _DROPPED_MAX else KeptIds(self._ids, gone)
 
+    def shares_with(self, other: "KeptIds") -> bool:
+        """Say whether both are what is left of the same ids."""
+        return self._ids is other._ids
+
     def __contains__(self, entry_id: object) -> bool:
         """Say whether an entry is kept."""
         return entry_id in self._ids and entry_id not in self._dropped
@@ -68,6 +72,11 @@ class KeptIds(Set[EntryId]):
         if isinstance(other, KeptIds) and other._ids is self._ids:
             return other._dropped ^ self._dropped
         return super().__xor__(other)
+
+
+def is_moved(was: Set[EntryId], now: Set[EntryId]) -> bool:
+    """Say whether kept ids are others but for some, which `^` returns at once."""
+    return isinstance(was, KeptIds) and isinstance(now, KeptIds) and was.shares_with(now)
 
 
 class _Chain:

@@ -12,6 +12,7 @@ from replica.ids import Digest, EntryId, Position
 from replica.log.cover import Changes
 from replica.log.digest import digest_of_packed, head_bytes
 from replica.log.entry import Entry
+from replica.log.meter import Meter
 
 _UNREAD_MAX = 256
 """Changes that wait to be read at most, so that the one that reads them is not held up."""
@@ -22,10 +23,11 @@ _MOVE_COST = 4
 class Heads:
     """The heads of the covered entries."""
 
-    def __init__(self, entries: Mapping[EntryId, Entry], changes: Changes) -> None:
+    def __init__(self, entries: Mapping[EntryId, Entry], changes: Changes, meter: Meter) -> None:
         """Follow the changes of a cover over `entries`, all admitted ones by id."""
         self._entries = entries
         self._changes = changes
+        self._meter = meter
         self._at: dict[EntryId, Position] = {}
         self._sorted: list[Position] = []
         self._packed: list[bytes] = []
@@ -37,9 +39,10 @@ class Heads:
         """Move with the changes, once there are more than `unread_max`."""
         if len(self._changes.steps) <= unread_max:
             return
+        assert not self._meter.is_paused, "a log that pauses is nobody else's to look at"
         self._digest = None
         added: list[Entry] = []
-        for entry_id, is_covered in self._changes.read():
+        for entry_id, is_covered in self._meter.turns(self._changes.read()):
             entry = self._entries[entry_id]
             if is_covered:
                 added.append(entry)
@@ -54,7 +57,7 @@ class Heads:
         """Add covered entries, ancestors first."""
         gone: list[Position] = []
         came: dict[EntryId, Position] = {}
-        for entry in entries:
+        for entry in self._meter.turns(entries):
             prev = entry.header.prev
             before = self._at.pop(prev, None) if prev is not None else None
             if prev is not None and before is None:

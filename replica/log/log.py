@@ -20,6 +20,7 @@ from replica.log.heads import Heads
 from replica.log.kinds import CONTROL_KINDS, Kind, is_known
 from replica.log.lanes import Lanes
 from replica.log.members import Membership, Roster, granted_by
+from replica.log.meter import Meter
 from replica.refusals import BodyMalformed, ConversationMismatch
 
 _COUNTED_BYTES = 2_048
@@ -37,13 +38,13 @@ class Log:
         self.entries: dict[EntryId, Entry] = {}
         self.size_bytes = 0
         """Bytes of all entries."""
-        self.body_fields = 0
-        """Fields of the bodies that came so far, but for short ones."""
+        self.meter = Meter()
+        """The work so far, beyond the admission of each entry."""
         self.seals: Counter[tuple[EntryId, PublicKey]] = Counter()
         """Number of seals by their first parent and their author."""
-        self.roster = Roster(self.entries)
+        self.roster = Roster(self.entries, self.meter)
         """The membership, now or at given heads."""
-        self.admission = Admission(EntryId(conversation), self.entries, self._insert)
+        self.admission = Admission(EntryId(conversation), self.entries, self._insert, self.meter)
         self.pending: Mapping[EntryId, Entry] = self.admission.pending
         """The pending entries by id: they lack other entries, or a grant to their author."""
         self.unknown_critical: list[EntryId] = []
@@ -67,11 +68,11 @@ class Log:
         """Return the ids behind such an entry, up to an end."""
         self.written: Mapping[PublicKey, int] = self._lanes.written
         """The number of admitted entries per author, 0 for any other key."""
-        self.cover = Cover(self.entries, self.named)
+        self.cover = Cover(self.entries, self.named, self.meter)
         """The covered entries, and their changes."""
         self.bodyless: dict[EntryId, None] = {}
         """The admitted entries without their bodies, in order of arrival."""
-        self._heads = Heads(self.entries, self.cover.follow())
+        self._heads = Heads(self.entries, self.cover.follow(), self.meter)
 
     def __len__(self) -> int:
         """Count admitted entries."""
@@ -93,10 +94,10 @@ class Log:
             try:
                 verdict = self.admission.admit(entry, verified=verified)
             except BodyMalformed:
-                self.body_fields += _fields_of(entry)
+                self.meter.count(self._fields_of(entry))
                 raise
             if not verified and entry.id in self.entries:
-                self.body_fields += _fields_of(entry)
+                self.meter.count(self._fields_of(entry))
             return verdict
         whole = filled(known, entry)
         if whole is not None:
@@ -105,6 +106,11 @@ class Log:
             self._bodies.pop(known.id, None)
             self.bodyless.pop(known.id, None)
         return Duplicate(whole)
+
+    def _fields_of(self, entry: Entry) -> int:
+        """Return the fields of a body that came; 0 for a short one."""
+        is_long = entry.body is not None and len(entry.body) > _COUNTED_BYTES
+        return fields_of(entry.header.kind, entry.body or b"", self.meter.turn) if is_long else 0
 
     def _insert(self, entry: Entry) -> tuple[PublicKey, ...]:
         header = entry.header
@@ -203,6 +209,8 @@ class Log:
         They are the entries of writers, owners and hosts inside all cuts, the
         resignations that count, and all ancestors of these.
         """
+        if self.meter.is_paused:
+            return self.cover.covered  # as far as it is judged
         covered = self.cover.ids(self.roster.now)
         self._heads.follow()
         return covered
@@ -225,9 +233,3 @@ class Log:
         """SHA-256 over the sorted lane heads: equal digests mean equal logs."""
         self.covered()
         return self._heads.digest()
-
-
-def _fields_of(entry: Entry) -> int:
-    """Return the fields of a body that was just decoded or is about to be; 0 for a short one."""
-    is_long = entry.body is not None and len(entry.body) > _COUNTED_BYTES
-    return fields_of(entry.header.kind, entry.body or b"") if is_long else 0

@@ -21,6 +21,7 @@ from replica.log.cuts import KeptEntries, KeptIds, Signature
 from replica.log.entry import Entry
 from replica.log.graph import reach
 from replica.log.kinds import Kind, rules_of
+from replica.log.meter import Meter
 
 Sets = dict[tuple[PublicKey, Signature], KeptIds]
 """Kept ids, by the key and the furthest entries kept."""
@@ -141,6 +142,7 @@ class _Fold:
     lookup: Callable[[EntryId], Entry | None]
     by_author: dict[PublicKey, list[tuple[Entry, Member]]]
     sets: Sets
+    meter: Meter
     roles: dict[PublicKey, set[Role]] = field(default_factory=dict)
     ranks: dict[PublicKey, Rank] = field(default_factory=dict)
     revoked_by: dict[PublicKey, list[tuple[PublicKey, Revocation]]] = field(default_factory=dict)
@@ -198,7 +200,7 @@ class _Fold:
         """Apply the valid changes of an owner whose cuts are resolved; return the new owners."""
         new_owners = []
         kept = self.kept.get(owner)
-        for entry, member in self.by_author.get(owner, ()):
+        for entry, member in self.meter.turns(self.by_author.get(owner, ())):
             change = member.change
             if kept is not None and entry.id not in kept:
                 continue
@@ -249,17 +251,19 @@ def fold(
     changes: Iterable[tuple[Entry, Member]],
     lookup: Callable[[EntryId], Entry | None],
     sets: Sets | None = None,
+    meter: Meter | None = None,
 ) -> Membership:
     """Fold the membership track.
 
     `changes` are the MEMBER entries to consider, in any order. `lookup` returns any
     admitted entry by id; it is used to walk a lane back from a cut. `sets` are the kept
-    ids of earlier folds of the same log, and get those of this one.
+    ids of earlier folds of the same log, and get those of this one. The `meter` is the log's.
     """
+    meter = Meter() if meter is None else meter
     by_author: dict[PublicKey, list[tuple[Entry, Member]]] = {}
-    for entry, member in sorted(changes, key=lambda item: item[0].order_key):
+    for entry, member in meter.turns(meter.sorted(changes, lambda item: item[0].order_key)):
         by_author.setdefault(entry.header.author, []).append((entry, member))
-    state = _Fold(lookup, by_author, {} if sets is None else sets)
+    state = _Fold(lookup, by_author, {} if sets is None else sets, meter)
     for index, owner in enumerate(genesis.owners):
         state.roles[owner] = {Role.OWNER}
         state.ranks[owner] = (0, index)
@@ -275,14 +279,16 @@ def fold(
             state.resolve_cuts(owner)
         depth += 1
         level = [new for owner in level for new in state.apply_changes(owner, depth)]
-    for key in state.granted:
+    for key in meter.turns(state.granted):
         if key not in state.ranks:
             state.ranks[key] = (state.granted[key], 0)
             state.resolve_cuts(key)
-    roles = {key: frozenset(value) for key, value in state.roles.items()}
+    roles = {key: frozenset(value) for key, value in meter.turns(state.roles.items())}
     return Membership(roles, state.ranks, state.kept, frozenset(state.resignations))
 
 
+_GRANTS_COPIED = 64
+"""Keys whose roles are copied in the time that looking at an entry takes."""
 _FOLDS_CACHED_MAX = 64
 """Number of folds at older heads that a Roster caches."""
 
@@ -290,9 +296,10 @@ _FOLDS_CACHED_MAX = 64
 class Roster:
     """The MEMBER entries of one log and their folds: of all of them, or at given heads."""
 
-    def __init__(self, entries: Mapping[EntryId, Entry]) -> None:
+    def __init__(self, entries: Mapping[EntryId, Entry], meter: Meter) -> None:
         """Start empty; headers are read from `entries`, all admitted entries by id."""
         self._entries = entries
+        self._meter = meter
         self._genesis: Genesis | None = None
         self._changes: dict[EntryId, Member] = {}
         self._revoked: set[PublicKey] = set()
@@ -304,8 +311,6 @@ class Roster:
         self._at: dict[tuple[EntryId, ...], Membership] = {}
         self._heads: tuple[EntryId, ...] | None = None
         self._sets: Sets = {}
-        self.work = 0
-        """Number of changes folded so far."""
 
     def receive(self, entry: Entry, body: Genesis | Member | None) -> None:
         """Add a newly admitted entry of the membership track, or the genesis."""
@@ -336,9 +341,11 @@ class Roster:
         current = self._now
         if current is not None and not self._unfolded:
             return current
+        assert not self._meter.is_paused, "a log that pauses is nobody else's to look at"
         # One fold for all new entries: a fold per entry would pass over all of them each time.
         for entry, member in self._unfolded:
             if current is not None and current.may_change_with(entry, member):
+                self._meter.turn(1 + len(current.roles) // _GRANTS_COPIED)
                 current = self._with_grant(current, entry, member)
         self._unfolded.clear()
         self._now = self._fold(self._changes) if current is None else current
@@ -413,7 +420,7 @@ class Roster:
         return left | gathering
 
     def _reached(self, start: Iterable[EntryId]) -> set[EntryId]:
-        return reach(start, self._followed)
+        return reach(start, self._followed, meter=self._meter)
 
     def _followed(self, entry_id: EntryId) -> tuple[EntryId, ...]:
         """Return the ids that an entry of the membership track directly follows there."""
@@ -426,5 +433,9 @@ class Roster:
         if self._genesis is None:
             return Membership()
         changes = [(self._entries[i], self._changes[i]) for i in ids]
-        self.work += len(changes)
-        return fold(self._genesis, changes, self._entries.get, self._sets)
+        self._meter.count(len(changes))
+        return fold(self._genesis, changes, self._lookup, self._sets, self._meter)
+
+    def _lookup(self, entry_id: EntryId) -> Entry | None:
+        self._meter.turn()
+        return self._entries.get(entry_id)

@@ -7,7 +7,7 @@ fields, known wire types, no groups, no explicit defaults, one member of a oneof
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
 
@@ -105,16 +105,23 @@ class _Count:
     """The fields of a message and of those inside it, as far as it was scanned."""
 
     most: int
+    turn: Callable[[], object] | None = None
     fields: int = 0
 
 
-def check(data: bytes, shape: Shape, *, fields_max: int | None = None) -> int:
+def check(
+    data: bytes,
+    shape: Shape,
+    *,
+    fields_max: int | None = None,
+    turn: Callable[[], object] | None = None,
+) -> int:
     """Return the number of fields, those inside messages counted, at most `fields_max`.
 
-    An empty field is two bytes here, and hundreds once it is parsed. Raises WireMalformed
-    unless `data` is in the strict subset.
+    An empty field is two bytes here, and hundreds once it is parsed. `turn` is called for each.
+    Raises WireMalformed unless `data` is in the strict subset.
     """
-    count = _Count(len(data) if fields_max is None else fields_max)
+    count = _Count(len(data) if fields_max is None else fields_max, turn)
     _check(data, shape, 0, count)
     return count.fields
 
@@ -128,6 +135,8 @@ def _check(data: bytes, shape: Shape, nesting: int, count: _Count) -> None:
         count.fields += 1
         if count.fields > count.most:
             raise WireMalformed(f"more than {count.most} fields")
+        if count.turn is not None:
+            count.turn()
         tag, at = read_varint(data, at)
         number, wire_type = tag >> 3, tag & 7
         if not 1 <= number <= FIELD_NUMBER_MAX:

@@ -54,7 +54,7 @@ def _listed(
     forks = _forks(log, closure)
     listed = [
         entry
-        for entry in map(log.entries.__getitem__, closure)
+        for entry in map(log.entries.__getitem__, log.meter.turns(closure))
         if entry.header.kind in CONTEXT_KINDS
         and (entry.id == request or _may_list(entry, nodes, membership, forks))
     ]
@@ -71,14 +71,14 @@ def is_answer(entry: Entry, seal_id: EntryId | None) -> bool:
 def uncovered_closure(log: Log, starts: Iterable[EntryId], parent: SealNode | None) -> set[EntryId]:
     """Return entries and their ancestors by parents, without those the chain lists."""
     is_listed = parent.covers if parent is not None else None
-    return reach(starts, lambda i: log.entries[i].header.parents, is_listed)
+    return reach(starts, lambda i: log.entries[i].header.parents, is_listed, meter=log.meter)
 
 
 def _forks(log: Log, closure: set[EntryId]) -> dict[Lane, int]:
     """Return per forked lane the first seq that two entries of the closure share."""
     at: dict[tuple[Lane, int], EntryId] = {}
     forks: dict[Lane, int] = {}
-    for entry_id in closure:
+    for entry_id in log.meter.turns(closure):
         header = log.entries[entry_id].header
         if at.setdefault((header.lane, header.seq), entry_id) != entry_id:
             forks[header.lane] = min(header.seq, forks.get(header.lane, header.seq))

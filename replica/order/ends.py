@@ -36,7 +36,8 @@ def unfollowed(log: Log, found: Iterable[Entry], unreached: Container[EntryId] =
         is_between = at not in entries and (at in unreached or header.lamport > first)
         return header.parents if is_between else ()
 
-    followed = reach((p for e in entries.values() for p in e.header.parents), follow)
+    starts = (p for e in entries.values() for p in e.header.parents)
+    followed = reach(starts, follow, meter=log.meter)
     return [e for e in entries.values() if e.id not in followed]
 
 

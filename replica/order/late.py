@@ -5,7 +5,7 @@ the request, and the request does not follow the message. It follows entries of 
 only, and is kept in the tail until a request follows it.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from enum import Enum, auto
 from typing import TYPE_CHECKING
 
@@ -41,7 +41,7 @@ class LateMessages:
         self._followed: set[EntryId] = set()
         """Entries that a request apart is known to reach; none of these is late."""
         self.ids.update(i for i in self._candidates() if i not in behind and self._is_late(i))
-        order.work += len(self._ways) + len(self._followed)
+        order.log.meter.count(len(self._ways) + len(self._followed))
 
     def receive(self, entry: Entry) -> bool:
         """Add an entry that does not descend from the start; return False to compute anew."""
@@ -51,7 +51,7 @@ class LateMessages:
         if entry.id not in order.unreached:
             return True
         if kind == Kind.REQUEST and self._is_apart(entry.id):
-            asked = reach([entry.id], self._unreached_parents, self._followed.__contains__)
+            asked = self._unreached([entry.id], self._followed.__contains__)
             self._followed |= asked
             return self.ids.isdisjoint(asked)
         if kind == Kind.MESSAGE and self._is_late(entry.id):
@@ -69,15 +69,19 @@ class LateMessages:
         """Return the unreached messages that no request apart reaches."""
         unreached, behind = self._order.unreached, self._behind
         unreached.claim()
-        own = reach(unreached.asking & behind, self._unreached_parents)
+        own = self._unreached(unreached.asking & behind)
         if own <= behind:
             return unreached.free
         # A request that follows the start reaches late messages, and is not apart.
-        self._followed = reach(unreached.asking - behind, self._unreached_parents)
+        self._followed = self._unreached(unreached.asking - behind)
         return (i for i in unreached.messages if i not in self._followed)
 
-    def _unreached_parents(self, entry_id: EntryId) -> Iterable[EntryId]:
-        return self._order.unreached.parents(entry_id)
+    def _unreached(
+        self, start: Iterable[EntryId], stop: Callable[[EntryId], bool] | None = None
+    ) -> set[EntryId]:
+        """Return the unreached entries that these follow, with these."""
+        order = self._order
+        return reach(start, order.unreached.parents, stop, meter=order.log.meter)
 
     def _is_apart(self, request: EntryId) -> bool:
         order = self._order
@@ -91,6 +95,7 @@ class LateMessages:
         """Return the way to an entry; each entry up to the chain is looked at once."""
         todo = [start]
         while todo:
+            self._order.log.meter.turn()
             at = todo[-1]
             if at not in self._ways:
                 end = self._end(at)

@@ -7,7 +7,7 @@ which messages are late. So the parents of the next entry cost no pass over a lo
 """
 
 from bisect import bisect_left, insort
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 from typing import TYPE_CHECKING
 
 from replica.ids import EntryId, PublicKey, Track
@@ -105,20 +105,23 @@ class OpenTail:
             if was is not None:
                 lost |= (was - kept) & self._found
             else:
-                entries = self._log.entries
-                lost |= {i for i in self._found - kept if entries[i].header.author == key}
+                lost |= self._lost_of(key, kept)
         lost.discard(self._start)
         return not lost or self._lose(lost)
+
+    def _lost_of(self, key: PublicKey, kept: Set[EntryId]) -> set[EntryId]:
+        entries, found = self._log.entries, self._log.meter.turns(self._found)
+        return {i for i in found if entries[i].header.author == key and i not in kept}
 
     def _lose(self, lost: set[EntryId]) -> bool:
         """Take these out; those that they alone followed are ends. False if that takes too long."""
         self._found -= lost
         entries = self._log.entries
-        for entry_id in lost:
+        for entry_id in self._log.meter.turns(lost):
             self._remove_end(entries[entry_id])
         left = len(self._found) + len(lost)
         alone: set[EntryId] = set()
-        for entry_id in self._found_before(lost):
+        for entry_id in self._log.meter.turns(self._found_before(lost)):
             passed = self._passed_to_follower(entry_id, alone, left)
             if passed is None:
                 return False
@@ -133,6 +136,7 @@ class OpenTail:
         """Return the entries of the tail that these followed, with none of it between."""
         seen, todo, before = set[EntryId](), list(lost), list[EntryId]()
         while todo:
+            self._log.meter.turn()
             header = self._log.entries[todo.pop()].header
             for at in header.parents:
                 if at in seen:
@@ -151,6 +155,7 @@ class OpenTail:
         """
         passed, todo = {start}, list(self._log.children(start))
         while todo:
+            self._log.meter.turn()
             at = todo.pop()
             if at in self._found:
                 return len(passed)

@@ -47,12 +47,13 @@ def _open_tail(order: Order, tip: SealNode | None, begin: EntryId) -> OpenTail:
         behind_request = _unsealed_behind(order, tip.seal.request)
         meanwhile = _written_meanwhile(order, tip.seal.request, behind)
     found = [log.entries[begin], *_eligible(log, behind | meanwhile)]
-    order.work += len(found)
+    order.log.meter.count(len(found))
     return OpenTail(order, tip, begin, unsealed=behind, behind_request=behind_request, found=found)
 
 
 def _eligible(log: Log, found: Iterable[EntryId]) -> list[Entry]:
-    return [e for e in map(log.entries.__getitem__, found) if is_tail_entry(log, e)]
+    entries = map(log.entries.__getitem__, log.meter.turns(found))
+    return [entry for entry in entries if is_tail_entry(log, entry)]
 
 
 def start(order: Order, tip: SealNode | None) -> EntryId:
@@ -78,7 +79,7 @@ def _unsealed_behind(order: Order, start: EntryId) -> set[EntryId]:
         header = log.entries[entry_id].header
         return header.track != Track.CONVERSATION or header.kind == Kind.SEAL
 
-    return reach(log.children(start), log.children, is_passed_over)
+    return reach(log.children(start), log.children, is_passed_over, meter=log.meter)
 
 
 def _written_meanwhile(order: Order, request: EntryId, follow_answer: set[EntryId]) -> set[EntryId]:
@@ -92,8 +93,15 @@ def _written_meanwhile(order: Order, request: EntryId, follow_answer: set[EntryI
     log = order.log
     asked = (log.entries[i] for i in unsealed - follow_answer)
     waiting = [entry.id for entry in asked if is_open(order, entry)]
-    before = reach(waiting, lambda i: (p for p in log.entries[i].header.parents if p in unsealed))
-    behind = reach(waiting, lambda i: (c for c in log.children(i) if c in unsealed))
+
+    def parents(entry_id: EntryId) -> Iterable[EntryId]:
+        return (p for p in log.entries[entry_id].header.parents if p in unsealed)
+
+    def children(entry_id: EntryId) -> Iterable[EntryId]:
+        return (c for c in log.children(entry_id) if c in unsealed)
+
+    before = reach(waiting, parents, meter=log.meter)
+    behind = reach(waiting, children, meter=log.meter)
     return unsealed - before - behind
 
 

@@ -35,8 +35,6 @@ class Order:
         """The tail that `frontier` was asked for last; see tail.py."""
         log.covered()
         self._changes = log.cover.follow()
-        self.work = 0
-        """Number of entries folded so far."""
         self._clear()
         self._receive_changes()
 
@@ -65,7 +63,7 @@ class Order:
         """Fold newly admitted entries, ancestors first."""
         entries = tuple(admitted)
         self._receive_changes({entry.id for entry in entries})
-        for entry in entries:
+        for entry in self.log.meter.turns(entries):
             if self.open_tail is not None:
                 extends = self.open_tail.receive(entry, self.nodes.get(entry.id))
                 self.open_tail = self.open_tail if extends else None
@@ -90,7 +88,7 @@ class Order:
             if came_back or (is_cut and not self.open_tail.follows_cuts):
                 self.open_tail = None
         for entry_id, is_covered in steps:
-            self.work += 1
+            self.log.meter.count()
             entry = entries[entry_id]
             if not (self._fold_in(entry) if is_covered else self._drop(entry)):
                 self._refold()
@@ -109,8 +107,8 @@ class Order:
         self._clear()
         entries, covered = self.log.entries, self.log.covered()
         self._changes.read()
-        self.work += len(covered)
-        for entry in sorted((entries[i] for i in covered), key=lambda e: e.order_key):
+        for entry in self.log.meter.sorted((entries[i] for i in covered), lambda e: e.order_key):
+            self.log.meter.count()
             self._fold_in(entry)
 
     def _fold_in(self, entry: Entry) -> bool:
@@ -148,7 +146,7 @@ class Order:
 
     def _count(self, node: SealNode) -> None:
         coverage = node.coverage
-        for entry_id in node.seal.entries:
+        for entry_id in self.log.meter.turns(node.seal.entries):
             coverage.depth_of[entry_id] = node.depth
             first = self.listed_by.setdefault(entry_id, node)
             if self._comes_first(node.id, first.id):

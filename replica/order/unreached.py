@@ -78,10 +78,11 @@ class Unreached:
             self._claimed.clear()
             self.free, self._new = dict(self.messages), list(self.requests)
         new, self._new = self._new, []
-        for request in new:
+        for request in self._log.meter.turns(new):
             if request in self.requests and has_branch(self._order, self._log.entries[request]):
                 self.asking.add(request)
-                found = reach([request], self.parents, self._claimed.__contains__)
+                stop = self._claimed.__contains__
+                found = reach([request], self.parents, stop, meter=self._log.meter)
                 self._claimed |= found
                 for entry_id in found:
                     self.free.pop(entry_id, None)
@@ -95,10 +96,11 @@ class Unreached:
         todo = [request]
         while todo:
             at = todo.pop()
+            self._log.meter.turn()
             if at in self._entries:
                 self.remove(at)
                 todo.extend(self._log.entries[at].header.parents)
-        for entry_id in listed:  # an answer need not be reached
+        for entry_id in self._log.meter.turns(listed):  # an answer need not be reached
             self.remove(entry_id)
 
     def authors(self) -> set[PublicKey]:

@@ -120,10 +120,11 @@ def _lacks_one_for_sure(
         if at in closure or (parent is not None and parent.covers(at)):
             continue
         closure.add(at)
+        log.meter.turn()
         entry = log.entries[at]
         lacks = at not in listed and _is_surely_listed(log, entry, membership)
         todo.extend(entry.header.parents)
-    order.work += len(closure)
+    order.log.meter.count(len(closure))
     return lacks
 
 

@@ -24,6 +24,7 @@ from syncd.hint import Answered, Hint
 from syncd.hub import Hub
 from syncd.io.blob_stores import BlobStores
 from syncd.io.deletions import Deletions
+from syncd.io.folds import Folds
 from syncd.io.loader import Loader
 from syncd.io.memory import Drop, Memory
 from syncd.io.pacer import Pacer
@@ -80,7 +81,8 @@ class HubDriver:
         self._deletions = Deletions(hub, store, blobs, self.performer, self._submit)
         self._sinks: dict[LinkId, Sink] = {}
         self._backlog_bytes: dict[LinkId, int] = {}
-        self._loader = Loader(hub, store, self._submit, self.pacer)
+        self.folds = Folds(hub.shelf.folding, self.pacer, self._fold_ended)
+        self._loader = Loader(hub, store, self._submit, self.pacer, self.folds)
         self._ticker: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
@@ -104,6 +106,7 @@ class HubDriver:
             self._ticker.cancel()
             await asyncio.gather(self._ticker, return_exceptions=True)
         await self._deletions.stop()
+        await self.folds.stop()
         await self._loader.stop()
         await self.performer.stop()
         await self._loader.save_records()
@@ -244,8 +247,8 @@ class HubDriver:
         try:
             await self._loader.in_parts(peer, conversation, message, receive)
             outcomes = pushing.outcomes(conversation)
-        finally:
-            pushing.end()
+        finally:  # of a call that is cancelled, the part that has begun goes on
+            self.folds.after(conversation, pushing.end)
         refused = next((fault for fault in outcomes.values() if fault is not None), None)
         for entry_id in message.ids:  # of a stranger, the parts behind a refused one
             outcomes.setdefault(entry_id, refused)
@@ -305,11 +308,31 @@ class HubDriver:
     def _submit(
         self, effects: HubEffects, conversation: ConversationId | None = None
     ) -> "asyncio.Future[None]":
+        lost = self.hub.shelf.folding.lost
+        if lost and any(entry.conversation in lost for entry in effects.persist):
+            return self._fail(effects, lost)
         about = set[ConversationId]()
         if not effects.persist:  # else it fails with any
             named = (conversation, *(conversation_of(frame) for _, frame in effects.send))
             about.update(one for one in named if one is not None)
         return self.performer.submit(effects.persist, partial(self._send, effects), about)
+
+    def _fail(self, effects: HubEffects, lost: Conversations) -> "asyncio.Future[None]":
+        """Undo effects of a conversation of which the disk refused entries in a pause of a fold."""
+        self._send(effects, lost)
+        failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        failed.set_exception(StoreError("the disk refused entries that these follow"))
+        failed.exception()  # seen: the writers still hold the entries
+        return failed
+
+    async def _fold_ended(self, held: Conversation) -> None:
+        self._submit(self.hub.fold_ended(held))
+        for link_id in self.hub.passed_over(held.id):
+            peer = self.hub.links[link_id].peer if link_id in self.hub.links else None
+            if peer is not None:
+                await self.pacer.step(peer)
+                await self.folds.ended(held.id)
+                self._submit(self.hub.resume(link_id, held.id))
 
     def _send(self, effects: HubEffects, lost: Conversations = frozenset()) -> None:
         refused = [one for one in effects.persist if one.conversation in lost] if lost else ()

@@ -21,6 +21,8 @@ from replica.link import (
     Link,
     Message,
     Open,
+    Steps,
+    conversation_of,
     is_walking,
     prepared,
 )
@@ -30,6 +32,7 @@ from syncd import records
 from syncd.disk_quota import disk_bytes
 from syncd.fan_out import HubEffects
 from syncd.hub import Hub
+from syncd.io.folds import Folds
 from syncd.io.pacer import Pacer
 from syncd.parts import parts
 from syncd.shelf import Known
@@ -56,9 +59,11 @@ class Loader:
         store: EntryStore,
         perform: Callable[[HubEffects], object],
         pacer: Pacer,
+        folds: Folds,
     ) -> None:
         """Use the hub and its store; `perform` receives the effects of a load."""
         self._pacer = pacer
+        self._folds = folds
         self._hub = hub
         self._store = store
         self._perform = perform
@@ -138,15 +143,18 @@ class Loader:
     async def ensure_loaded(
         self, peer: PublicKey, conversation: ConversationId, message: Message | None = None
     ) -> None:
-        """Load a conversation if an answer to `peer` needs it; see Hub.needs_load.
+        """Load a conversation if an answer to `peer` needs it, or wait for its fold that pauses.
 
-        It stays in memory until the caller's next await. Raises StoreError.
+        See Hub.needs_load. It stays in memory until the caller's next await. Raises StoreError.
         """
         if not self._hub.needs_load(peer, conversation, message):
             return
         with self._kept(conversation):
             # Repeated if the disk refused a commit before this caller continued.
             while self._hub.needs_load(peer, conversation, message):
+                if conversation in self._hub.shelf.folding.held:
+                    await self._folds.ended(conversation)
+                    continue
                 task = self._loads.get(conversation)
                 if task is None:
                     task = asyncio.create_task(self._load(conversation), name="conversation load")
@@ -176,7 +184,18 @@ class Loader:
             size = len(held.log) if held is not None else 0
             is_long |= size > STEP_HEADS or len(getattr(message, "heads", None) or ()) > STEP_HEADS
         if is_long:
-            await self._pacer.in_steps(prepared(link, message), peer)
+            await self._prepare(prepared(link, message), peer, message)
+
+    async def _prepare(self, steps: Steps[None], peer: PublicKey, message: Message) -> None:
+        conversation = conversation_of(message)
+        while True:
+            await self._pacer.step(peer)
+            if conversation is not None:  # a fold of it may have begun
+                await self.ensure_loaded(peer, conversation, message)
+            try:
+                next(steps)
+            except StopIteration:
+                return
 
     async def in_parts(
         self,
@@ -199,7 +218,8 @@ class Loader:
                 await self._pacer.step(peer)
                 await self.ensure_loaded(peer, conversation, message)
             first = False
-            receive(part)
+            await self._folds.run(peer, partial(receive, part))
+            await self.ensure_loaded(peer, conversation, message)  # what is left looks at it
 
     @property
     def asked(self) -> Conversations:

@@ -89,7 +89,7 @@ class Memory:
     def _drop(self, holder: Holder) -> None:
         if isinstance(holder, tuple):
             _, conversation = holder
-            held = self._hub.shelf.get(conversation)
+            held = self._hub.shelf.find(conversation)
             if held is not None:
                 held.drafts.clear()
             log.warning("drafts dropped, too much memory", conversation=short(conversation))

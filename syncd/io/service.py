@@ -256,6 +256,7 @@ class SyncService:
             await self._driver.performer.flush(held.id)
             while True:
                 await self._driver.pacer.step(peer)  # the entries are read in it, too
+                await self._driver.folds.ended(held.id)  # some may be admitted and not stored yet
                 response = next(responses, queries.END)
                 if response is queries.END:
                     return

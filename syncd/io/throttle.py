@@ -61,8 +61,8 @@ class Throttle:
         return payer
 
     def _find_payer(self, peer: PublicKey, conversation: ConversationId, now: float) -> Payer:
-        held = self._hub.shelf.get(conversation)
-        is_member = held is not None and held.is_member(peer)
+        held = self._hub.shelf.find(conversation)
+        is_member = held is not None and not self._hub.shelf.is_stranger(conversation, peer)
         if not is_member and not self._hub.needs_load(peer, conversation):
             return STRANGERS
         if self._hub.policy.vouches_for(peer):
@@ -143,7 +143,8 @@ class Throttle:
                 self._budget.charge(self._payer_alone(peer, now), units_sent(size), now)
                 continue
             self.charge(peer, conversation, sent_bytes=size)
-            self.answered[link_id] = conversation
+            if link_id in self._hub.links:
+                self.answered[link_id] = conversation
 
     def note_established(self) -> None:
         """Note the creators of the conversations known now, before the first call."""

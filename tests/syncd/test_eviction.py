@@ -12,6 +12,7 @@ from syncd import queries
 from syncd.connected import LinkId
 from syncd.fan_out import HubEffects
 from syncd.hub import Hub
+from syncd.listing import list_of
 from syncd.policy import Policy
 from tests.support.scene import HUB_KEY, index
 from tests.support.writers import Writer, said
@@ -159,7 +160,7 @@ def test_an_index_of_headers_lists_and_loads_like_an_evicted_conversation(bounde
     for conversation, entries in bounded.disk.items():
         index(again, conversation, entries)
     assert len(again.shelf) == 0
-    assert list(again.shelf.listing(BOB.public)) == list(bounded.hub.shelf.listing(BOB.public))
+    assert list(list_of(again.shelf, BOB.public)) == list(list_of(bounded.hub.shelf, BOB.public))
     assert again.needs_load(BOB.public, bounded.ids[0])
     assert not again.needs_load(EVE.public, bounded.ids[0])
 

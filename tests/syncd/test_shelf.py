@@ -8,6 +8,7 @@ from replica.link.messages import ListingItem
 from replica.log.body import Grant, Member, Revocation, Role
 from replica.log.damage import Lost
 from replica.log.entry import Entry
+from syncd.listing import item_of, list_of
 from syncd.shelf import HubShelf, Known
 from tests.support.call_count import calls
 from tests.support.writers import Writer, said
@@ -154,18 +155,21 @@ def test_all_conversations_of_a_member_are_listed_wherever_they_are(held: list[C
     shelf = filled(held)
     shelf.evict(frozenset().__contains__)
     assert len(shelf) == 2
-    assert list(shelf.listing(BOB.public)) == sorted(one.id for one in held)
+    assert list(list_of(shelf, BOB.public)) == sorted(one.id for one in held)
     for one in held:
         item = ListingItem(one.id, one.log.digest, one.creator)
-        assert (shelf.listed(one.id, BOB.public), shelf.listed(one.id, EVE.public)) == (item, None)
-    assert list(shelf.listing(EVE.public)) == []
+        assert (item_of(shelf, one.id, BOB.public), item_of(shelf, one.id, EVE.public)) == (
+            item,
+            None,
+        )
+    assert list(list_of(shelf, EVE.public)) == []
 
 
 def test_an_invalidated_conversation_is_listed_to_nobody(held: list[Conversation]):
     shelf = filled(held[:2])
     shelf.invalidate(held[0].id)
-    assert list(shelf.listing(BOB.public)) == [held[1].id]
-    assert shelf.listed(held[0].id, BOB.public) is None
+    assert list(list_of(shelf, BOB.public)) == [held[1].id]
+    assert item_of(shelf, held[0].id, BOB.public) is None
 
 
 def test_a_listing_costs_nothing_for_the_stored_conversations_of_others() -> None:
@@ -175,7 +179,7 @@ def test_a_listing_costs_nothing_for_the_stored_conversations_of_others() -> Non
             genesis = Writer(100 + number).genesis()
             shelf.index(Conversation.restore(genesis.conversation, [genesis]))
         shelf.index(conversation(0))
-        return calls(lambda: shelf.listing(BOB.public))
+        return calls(lambda: list_of(shelf, BOB.public))
 
     assert work(40) == work(4)
 
@@ -184,13 +188,13 @@ def test_a_listing_follows_the_records(held: list[Conversation]) -> None:
     shelf = filled(held)
     for one in held:
         shelf.index(one)
-    assert len(shelf.listing(BOB.public)) == 5
+    assert len(list_of(shelf, BOB.public)) == 5
     shelf.invalidate(held[0].id)
     shelf.forget(held[1].id)
     shelf.load(held[2])
     shelf.index(held[3])
-    assert list(shelf.listing(BOB.public)) == sorted(one.id for one in held[2:])
+    assert list(list_of(shelf, BOB.public)) == sorted(one.id for one in held[2:])
     shelf.forget(held[2].id)
     shelf.forget(held[3].id)
     shelf.forget(held[4].id)
-    assert list(shelf.listing(BOB.public)) == []
+    assert list(list_of(shelf, BOB.public)) == []

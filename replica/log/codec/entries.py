@@ -232,24 +232,38 @@ def encode_body(body: Body) -> bytes:
     return body_to_pb(body).SerializeToString(deterministic=True)
 
 
-def decode_body(kind: int, body: bytes) -> Body | None:
-    """Decode a body; None for kinds unknown here.
+def decode_body(kind: int, body: bytes, turn: Callable[[], object] | None = None) -> Body | None:
+    """Decode a body; None for kinds unknown here. `turn` is called for each field.
 
     Raises BodyMalformed where the content does not parse or exceeds a bound. A
     control entry is then refused, any other is void.
     """
-    found, _ = _read_body(kind, body)
+    found, _ = _read_body(kind, body, _Turn(turn))
     if isinstance(found, BodyMalformed):
         raise BodyMalformed(found.detail)
     return found
 
 
-def fields_of(kind: int, body: bytes) -> int:
+def fields_of(kind: int, body: bytes, turn: Callable[[], object] | None = None) -> int:
     """Return the number of fields of a body, about what it costs to decode it."""
-    return _read_body(kind, body)[1]
+    return _read_body(kind, body, _Turn(turn))[1]
 
 
-def _decoded(kind: int, body: bytes) -> tuple[Body | BodyMalformed | None, int]:
+class _Turn:
+    """What is called for each field; no part of the key of a cache, so equal to any other."""
+
+    def __init__(self, call: Callable[[], object] | None) -> None:
+        self.call = call
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Turn)
+
+    def __hash__(self) -> int:
+        return 0
+
+
+@lru_cache(BODIES_CACHED)
+def _read_body(kind: int, body: bytes, turn: _Turn) -> tuple[Body | BodyMalformed | None, int]:
     """Return a decoded body, or why it does not parse, with the number of its fields."""
     message = _MESSAGES.get(kind)
     if message is None:
@@ -259,13 +273,10 @@ def _decoded(kind: int, body: bytes) -> tuple[Body | BodyMalformed | None, int]:
     content, shape = body[SALT_BYTES:], shape_of(message.DESCRIPTOR)
     fields = min(len(content) // 2, limits.BODY_FIELDS_MAX)  # at most, where it does not parse
     try:
-        fields = wire.check(content, shape, fields_max=limits.BODY_FIELDS_MAX)
+        fields = wire.check(content, shape, fields_max=limits.BODY_FIELDS_MAX, turn=turn.call)
         return body_from_pb(parse(message, content, BodyMalformed)), fields
     except (WireMalformed, BodyMalformed) as error:
         return BodyMalformed(error.detail), fields
-
-
-_read_body = lru_cache(BODIES_CACHED)(_decoded)
 
 
 def entry_to_pb(entry: Entry) -> pb.Entry:

@@ -15,6 +15,7 @@ from replica.link.steps import STEP_HEADS
 from syncd.hub import Hub
 from syncd.io.driver import HubDriver
 from syncd.io.pacer import Pacer
+from syncd.listing import list_of
 from syncd.policy import Policy
 from tests.support.callers import PATIENCE_S, until
 from tests.support.writers import Writer, said
@@ -38,7 +39,7 @@ async def driver(tmp_path: Path) -> AsyncIterator[HubDriver]:
 
 async def test_a_start_fills_memory_and_no_more(driver: HubDriver):
     assert len(driver.hub.shelf) == 1
-    assert len(driver.hub.shelf.listing(ADA.public)) == len(IDS)
+    assert len(list_of(driver.hub.shelf, ADA.public)) == len(IDS)
 
 
 async def test_a_conversation_loaded_for_a_caller_is_in_memory_when_the_caller_runs(

@@ -13,6 +13,7 @@ from replica.link.messages import Entries
 from syncd import records
 from syncd.hub import Hub
 from syncd.io.driver import HubDriver
+from syncd.listing import item_of, list_of
 from syncd.policy import Policy
 from tests.support.writers import Writer, said
 
@@ -54,8 +55,8 @@ async def test_a_start_after_a_stop_reads_no_entry_of_a_long_log(tmp_path: Path)
         shelf = driver.hub.shelf
         assert not shelf
         assert shelf.is_known(_id())
-        assert list(shelf.listing(writer.public)) == [_id()]
-        listed = shelf.listed(_id(), writer.public)
+        assert list(list_of(shelf, writer.public)) == [_id()]
+        listed = item_of(shelf, _id(), writer.public)
         assert not driver.hub.needs_load(EVE.public, _id())
         held = await driver.permitted(writer.public, _id())
         assert len(held.log) == 6

@@ -1,0 +1,92 @@
+"""Runs work on a conversation that may pause, so that a long fold holds up nobody (LINK-92).
+
+The work is a plain call into the core. It runs in a coroutine of its own (a greenlet), which can
+pause at any depth: the meter of a log asks for it every 64 entries, and here it is granted
+once the step has taken some time. Work that doesn't pause costs no turn of the event loop.
+A pause is no wait for the disk or a peer; the next step follows when the pacer lets its key go on.
+"""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from contextvars import copy_context
+
+from greenlet import getcurrent, greenlet
+
+from replica.conversation import Conversation
+from replica.ids import ConversationId, PublicKey
+from syncd.folding import Folding
+from syncd.io.pacer import Pacer
+
+STEP_S = 0.002
+"""Time of a step after which work pauses where it may, like a slice of the pacer."""
+
+
+class Folds:
+    """The work on conversations that pauses; each conversation has one at a time."""
+
+    def __init__(
+        self, folding: Folding, pacer: Pacer, ended: Callable[[Conversation], Awaitable[None]]
+    ) -> None:
+        """Pause the work that `folding` asks about; `ended` gets conversations that paused."""
+        self._pacer = pacer
+        self._ended = ended
+        self._of: dict[ConversationId, asyncio.Task[None]] = {}
+        self._running: set[asyncio.Task[None]] = set()
+        self._began = 0.0
+        folding.drive(self._is_due, self._pause)
+
+    async def run(self, peer: PublicKey, work: Callable[[], None]) -> None:
+        """Run the work of a key; a caller that is cancelled does not stop what has begun."""
+        coroutine = greenlet(work)
+        coroutine.gr_context = copy_context()
+        paused = self._go_on(coroutine)
+        if paused is None:
+            return
+        task = asyncio.create_task(self._finish(peer, coroutine, paused), name="long fold")
+        self._of[paused.id] = task
+        self._running.add(task)
+        task.add_done_callback(self._running.discard)
+        await asyncio.shield(task)
+
+    async def ended(self, conversation: ConversationId) -> None:
+        """Wait for work on a conversation that pauses; none does until the caller's next await."""
+        while conversation in self._of:
+            await asyncio.wait((self._of[conversation],))
+
+    def after(self, conversation: ConversationId, call: Callable[[], None]) -> None:
+        """Call once work on a conversation does not pause; at once if there is none."""
+        task = self._of.get(conversation)
+        if task is None:
+            call()
+        else:
+            task.add_done_callback(lambda _: call())
+
+    async def stop(self) -> None:
+        """Wait for all work: its entries are admitted, and not stored yet."""
+        while self._running:
+            await asyncio.wait(self._running)
+
+    async def _finish(self, peer: PublicKey, coroutine: greenlet, paused: Conversation) -> None:
+        try:
+            while not coroutine.dead:
+                await self._pacer.step(peer)
+                self._go_on(coroutine)
+        finally:
+            del self._of[paused.id]
+            await self._ended(paused)
+
+    def _go_on(self, coroutine: greenlet) -> Conversation | None:
+        """Run a step; return the conversation that pauses, None at the end of the work."""
+        self._began = time.perf_counter()
+        paused: Conversation | None = coroutine.switch()
+        return None if coroutine.dead else paused
+
+    def _is_due(self) -> bool:
+        return getcurrent().parent is not None and time.perf_counter() - self._began > STEP_S
+
+    @staticmethod
+    def _pause(held: Conversation) -> None:
+        loop = getcurrent().parent
+        assert loop is not None, "work that pauses runs in a coroutine"
+        loop.switch(held)
