@@ -9,7 +9,7 @@ the current draft are opened (DECISIONS D80). Blobs and keys are kept elsewhere.
 
 import asyncio
 import contextlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
@@ -121,7 +121,11 @@ class Store:
         if not entries:
             return
         with self._appending.new_of(entries) as begun:
-            new = await self._new_of(begun) if may_repeat else begun
+            held = set[EntryId]()
+            if may_repeat:
+                async with self._looking:  # before any append that came later writes
+                    held = await _held_of(begun, self._rows)
+            new = [entry for entry in begun if entry.id not in held]
             size = sum(entry.size_bytes for entry in entries)
             await self._commit.write(sql.appending(entries), size_bytes=size)
             if file_at(self._path) != self._file:
@@ -273,22 +277,24 @@ class Store:
         """Number of bad rows found since the store was opened."""
         return self._repairs.quarantined_count
 
-    async def _new_of(self, entries: Sequence[Entry]) -> list[Entry]:
-        """Return those that aren't stored; an append that came later writes after this."""
-        held: set[EntryId] = set()
-        async with self._looking:
-            for at in range(0, len(entries), sql.IDS_MAX):
-                some = entries[at : at + sql.IDS_MAX]
-                ids, conversations = (e.id for e in some), (e.conversation for e in some)
-                found = await self._rows(sql.select_held(len(some)), *conversations, *ids)
-                held.update(EntryId(one) for (one,) in found)
-        return [entry for entry in entries if entry.id not in held]
-
     async def _rows(self, text: str, *parameters: object) -> list[tuple[Any, ...]]:
         if self._closed:
             raise StoreError("the store is closed")
         with typed_errors():
             return [tuple(r) for r in await self._reader.execute_fetchall(text, parameters)]
+
+
+async def _held_of(
+    entries: Sequence[Entry], rows: Callable[..., Awaitable[list[tuple[Any, ...]]]]
+) -> set[EntryId]:
+    """Return the ids of those that are stored."""
+    held: set[EntryId] = set()
+    for at in range(0, len(entries), sql.IDS_MAX):
+        some = entries[at : at + sql.IDS_MAX]
+        ids, conversations = (e.id for e in some), (e.conversation for e in some)
+        found = await rows(sql.select_held(len(some)), *conversations, *ids)
+        held.update(EntryId(one) for (one,) in found)
+    return held
 
 
 async def _writer(path: Path, bytes_max: int | None) -> WritingConnection:
