@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import chain
 
 from replica import limits
-from replica.conversation import Conversation, hosts_awaited
+from replica.conversation import Conversation, Stored, hosts_awaited
 from replica.ids import ConversationId, Digest, PublicKey
 from replica.link import ListingItem
 from syncd.listing import RestOfList
@@ -25,18 +25,24 @@ class Known:
     creator: PublicKey | None = None
     awaiting: frozenset[PublicKey] = frozenset()
     """The hosts for which a request waits."""
+    stored: Stored | None = None
+    """The log that this is of; None if it lacks entries."""
 
     @classmethod
-    def of(cls, held: Conversation) -> "Known | None":
+    def of(cls, held: Conversation, stored: Stored | None = None) -> "Known | None":
         """Return the record of a conversation; None while its members are unknown.
 
-        Only control entries need bodies.
+        Only control entries need bodies: without the others, `stored` says how large the log is.
         """
         if held.is_blocked:
             return None
         keys = held.log.membership.roles
         members = frozenset(key for key in keys if held.is_member(key))
-        return cls(held.log.digest, members, held.creator, frozenset(hosts_awaited(held)))
+        log = held.log
+        if stored is None:
+            stored = Stored(held.id, len(log), log.size_bytes, log.checksum)
+        whole = None if held.damage else stored
+        return cls(log.digest, members, held.creator, frozenset(hosts_awaited(held)), whole)
 
 
 class Records:

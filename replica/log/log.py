@@ -5,6 +5,7 @@ membership in members.py, cover in cover.py (spec/03-order §2, §5). The log
 keeps them consistent.
 """
 
+import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 
@@ -37,6 +38,8 @@ class Log:
         self.entries: dict[EntryId, Entry] = {}
         self.size_bytes = 0
         """Bytes of all entries."""
+        self.checksum = 0
+        """Sum of the CRC-32s of their signatures, as their store has it."""
         self.body_fields = 0
         """Fields of the bodies that came so far, but for short ones."""
         self.seals: Counter[tuple[EntryId, PublicKey]] = Counter()
@@ -110,6 +113,7 @@ class Log:
         header = entry.header
         self.entries[entry.id] = entry
         self.size_bytes += entry.size_bytes
+        self.checksum += zlib.crc32(entry.signature)
         if entry.body is None:
             self.bodyless[entry.id] = None
         if header.kind == Kind.SEAL:

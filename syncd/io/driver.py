@@ -27,6 +27,7 @@ from syncd.io.deletions import Deletions
 from syncd.io.loader import Loader
 from syncd.io.memory import Drop, Memory
 from syncd.io.pacer import Pacer
+from syncd.io.record_keeper import RecordKeeper
 from syncd.io.throttle import CALL_BYTES, Throttle
 from syncd.measures import HubCounters
 from syncd.open_logs import release_logs
@@ -80,7 +81,8 @@ class HubDriver:
         self._deletions = Deletions(hub, store, blobs, self.performer, self._submit)
         self._sinks: dict[LinkId, Sink] = {}
         self._backlog_bytes: dict[LinkId, int] = {}
-        self._loader = Loader(hub, store, self._submit, self.pacer)
+        self._keeper = RecordKeeper(hub, store)
+        self._loader = Loader(hub, store, self._submit, self.pacer, self._keeper)
         self._ticker: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
@@ -96,6 +98,7 @@ class HubDriver:
                 count=self.store.lost_count,
             )
         self.performer.start()
+        self._keeper.start()
         self._ticker = asyncio.create_task(self._tick(), name="hub deadlines")
 
     async def stop(self) -> None:
@@ -106,12 +109,14 @@ class HubDriver:
         await self._deletions.stop()
         await self._loader.stop()
         await self.performer.stop()
-        await self._loader.save_records()
+        await self._keeper.stop()
 
     async def failed(self) -> None:
         """Raise the error that ended one of the hub's permanent tasks."""
         assert self._ticker is not None, "start() comes first"
-        await asyncio.gather(self.performer.failed(), asyncio.shield(self._ticker))
+        await asyncio.gather(
+            self.performer.failed(), self._keeper.failed(), asyncio.shield(self._ticker)
+        )
 
     # --- links --------------------------------------------------------------
 
@@ -315,6 +320,8 @@ class HubDriver:
         refused = [one for one in effects.persist if one.conversation in lost] if lost else ()
         if refused:
             take_back(self.hub, refused)
+        if effects.persist:
+            self._keeper.note(effects.persist)
         self.counters.entries += len(effects.persist) - len(refused)
         for link_id, frame in effects.send:
             sink = self._sinks.get(link_id)
