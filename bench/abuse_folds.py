@@ -16,7 +16,6 @@ from time import process_time
 from bench.abuse import FRAME_MS, HOST, HUB, LONG, READER, ROLES, SIZES, WRITER
 from bench.hostile_logs import ANY, EMPTY, Pen, Talk, extended, said
 from bench.result import Goal, report, say, sized_parser
-from replica.conversation import Conversation
 from replica.ids import Lane, Track
 from replica.link import Entries
 from replica.log import Entry, Grant, Member, Revocation, Role, Seal
@@ -193,7 +192,7 @@ async def _attacked(scene: Scene) -> tuple[float, float]:
     hub = Hub(HUB, Policy())
     hub.load(scene.talk.id, scene.talk.entries)
     pacer = Pacer(lambda key: Payer(key, key))
-    folds = Folds(hub.shelf.folding, pacer, lambda held: _ended(hub, held))
+    folds = Folds(hub, pacer, lambda _effects: None)
     peer = scene.by.public
     for at in range(0, len(scene.waiting), 16):
         hub.begin_push(peer).receive(_entries(scene, scene.waiting[at : at + 16]), 0.0)
@@ -222,10 +221,6 @@ async def _attacked(scene: Scene) -> tuple[float, float]:
     await watching
     assert scene.frame[-1].id in hub.shelf[scene.talk.id].log.entries, "the frame is admitted"
     return 1000 * longest, 1000 * taken
-
-
-async def _ended(hub: Hub, held: Conversation) -> None:
-    hub.fold_ended(held)
 
 
 def _entries(scene: Scene, entries: list[Entry]) -> Entries:

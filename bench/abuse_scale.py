@@ -18,10 +18,10 @@ from time import process_time
 from bench.abuse import HOST, READER, ROLES, WRITER, Scene, scene
 from bench.abuse_hub import MEMORY_FOLDER, stored
 from bench.hostile_logs import Pen, Talk, said
-from bench.raw_peer import timed_hub
+from bench.raw_peer import RawPeer, TimedHub, timed_hub
 from bench.result import Goal, report, say, sized_parser
 from replica.io import Replica
-from replica.link import Entries, Open, SyncState
+from replica.link import Ack, Entries, Open, SyncState
 from replica.log import Role
 from replica.order import Order
 from replica.testing import Network
@@ -29,6 +29,8 @@ from syncd.hub import Hub
 from syncd.policy import Policy
 
 ROUNDS, APPENDS = 9, 40
+KILL_BEHIND_S = 10.0
+"""Time from the last entry to the kill of its hub."""
 WAIT_S = 240.0
 
 
@@ -151,7 +153,10 @@ async def _synced_s(path: Path, address: str, talks: list[Talk]) -> float:
 
 
 def restart_s(_size: Size, folder: Path) -> list[Goal]:
-    """Measure the start of a hub that holds 10^5 entries, less that of an empty one."""
+    """Measure the start of a hub that holds 10^5 entries, less that of an empty one.
+
+    Its end was a stop, or a kill some seconds behind the last entry.
+    """
     entries, goals = 100_000, []
     for name, count in (("one conversation", 1), ("conversations of 100", entries // 100)):
         at = folder / name.replace(" ", "_")
@@ -161,17 +166,38 @@ def restart_s(_size: Size, folder: Path) -> list[Goal]:
             talk.messages(talk.owner, entries // count)
             talks.append(talk)
         asyncio.run(stored(at, *talks))
-        with timed_hub(at):
-            pass  # the first start reads all, and notes at its end what the next one needs
-        pairs = []
-        for _ in range(3):
-            with timed_hub(folder / "empty") as hub:
-                empty_s = hub.ready_cpu_s
-            with timed_hub(at) as hub:
-                pairs.append(hub.ready_cpu_s - empty_s)
-        goal = f"restart with {entries:,} entries in {name}, CPU s"
-        goals.append(Goal(goal, median(pairs), 2.0, False))
+        with timed_hub(at) as hub:  # it reads all, and notes what the next one needs
+            asyncio.run(_appended(hub, talks[0]))
+            time.sleep(KILL_BEHIND_S)
+            hub.process.kill()
+        goal = f"with {entries:,} entries in {name}, CPU s"
+        killed = [_start_s(folder, at, kill=True) for _ in range(3)]
+        goals.append(Goal(f"restart after a kill {goal}", median(killed), 2.0, False))
+        stopped = [_start_s(folder, at) for _ in range(4)][1:]  # the first one is after a kill
+        goals.append(Goal(f"restart {goal}", median(stopped), 2.0, False))
     return goals
+
+
+def _start_s(folder: Path, at: Path, *, kill: bool = False) -> float:
+    """Return the CPU time of one start; its hub ends by a kill, or is stopped."""
+    with timed_hub(folder / "empty") as hub:
+        empty_s = hub.ready_cpu_s
+    with timed_hub(at) as hub:
+        if kill:
+            hub.process.kill()
+        return hub.ready_cpu_s - empty_s
+
+
+async def _appended(hub: TimedHub, talk: Talk) -> None:
+    """Let the owner append once more, and wait until it is durable."""
+    peer = await RawPeer(talk.owner, hub.address).enter()
+    talk.messages(talk.owner, 1)
+    link = await peer.link()
+    await link.send(Entries(talk.id, (talk.top,)))
+    while not isinstance(message := await link.read(WAIT_S), Ack):
+        if message is None:
+            raise RuntimeError("the hub did not acknowledge the entry")
+    await peer.leave()
 
 
 IN_PROCESS = (watched_append_ms, idle_links_ratio, queue_fold_s, lanes_opened)

@@ -14,10 +14,11 @@ from replica.ids import ConversationId, EntryId, PublicKey
 class Folding:
     """The conversations that are between two states, with what waits for the end of a fold."""
 
-    def __init__(self) -> None:
-        """Start without any; no fold pauses before `drive`."""
+    def __init__(self, on_shelf: dict[ConversationId, Conversation]) -> None:
+        """Start without any; those that pause leave `on_shelf`. None does before `drive`."""
         self._pause: Callable[[Conversation], None] | None = None
         self._is_due: Callable[[], bool] = bool
+        self._on_shelf = on_shelf
         self._held: dict[ConversationId, Conversation] = {}
         self.held: Mapping[ConversationId, Conversation] = self._held
         """Those that pause now."""
@@ -30,18 +31,18 @@ class Folding:
         """Let folds pause where it `is_due`, as long as `pause` takes."""
         self._is_due, self._pause = is_due, pause
 
-    def is_due(self) -> bool:
-        """Say whether a fold that may pause is to do so now."""
-        return self._is_due()
-
-    def pause(self, held: Conversation) -> None:
-        """Pause the fold of a conversation that is off the shelf."""
-        assert self._pause is not None, "a pause is due for whoever drives the hub alone"
-        self._held[held.id] = held
+    def pause(self, conversation: ConversationId) -> None:
+        """Let the fold of a conversation on the shelf pause, if it is due."""
+        held = self._on_shelf.get(conversation)
+        if held is None or self._pause is None or not self._is_due():
+            return
+        del self._on_shelf[conversation]
+        self._held[conversation] = held
         try:
             self._pause(held)
         finally:
-            del self._held[held.id]
+            del self._held[conversation]
+        self._on_shelf[conversation] = held
 
     def may_know(self, conversation: ConversationId, peer: PublicKey) -> bool:
         """Say whether a key waits for the end of a fold: it was granted a role at some time."""

@@ -123,30 +123,6 @@ class Hub:
         """
         return self.shelf.evict(lambda one: one in busy or self.connected.is_open(one))
 
-    def fold_ended(self, held: Conversation) -> HubEffects:
-        """End a fold that paused; list its conversation to those who asked meanwhile.
-
-        It leaves memory if the disk refused entries of it in a pause, as others did before.
-        """
-        out = FanOut(self.connected, self.shelf, 0.0)
-        if self.shelf.folding.end(held):
-            self.shelf.invalidate(held.id)
-        elif held.id in self.shelf:
-            out.list_one(held.id)
-        return out.build()
-
-    def passed_over(self, conversation: ConversationId) -> list[LinkId]:
-        """Return the links that had credit while a fold paused; each is to `resume`."""
-        readers = self.connected.readers(conversation)
-        return [i for i, link in readers if conversation in link.exchange.passed_over]
-
-    def resume(self, link_id: LinkId, conversation: ConversationId) -> HubEffects:
-        """Send a link what it was not sent while a fold paused."""
-        out, link = FanOut(self.connected, self.shelf, 0.0), self.links.get(link_id)
-        if link is not None:
-            out.add(link_id, link.resume(conversation))
-        return out.build()
-
     def disk_refused(self, lost: Conversations, fault: Fault) -> HubEffects:
         """Drop the conversations whose last entries the disk refused.
 

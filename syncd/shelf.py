@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from replica import limits
-from replica.conversation import Conversation, hosts_awaited
+from replica.conversation import Conversation, Stored, hosts_awaited
 from replica.ids import ConversationId, Digest, EntryId, PublicKey
 from syncd.folding import Folding
 
@@ -24,18 +24,24 @@ class Known:
     creator: PublicKey | None = None
     awaiting: frozenset[PublicKey] = frozenset()
     """The hosts for which a request waits."""
+    stored: Stored | None = None
+    """The log that this is of; None if it lacks entries."""
 
     @classmethod
-    def of(cls, held: Conversation) -> "Known | None":
+    def of(cls, held: Conversation, stored: Stored | None = None) -> "Known | None":
         """Return the record of a conversation; None while its members are unknown.
 
-        Only control entries need bodies.
+        Only control entries need bodies: without the others, `stored` says how large the log is.
         """
         if held.is_blocked:
             return None
         keys = held.log.membership.roles
         members = frozenset(key for key in keys if held.is_member(key))
-        return cls(held.log.digest, members, held.creator, frozenset(hosts_awaited(held)))
+        log = held.log
+        if stored is None:
+            stored = Stored(held.id, len(log), log.size_bytes, log.checksum)
+        whole = None if held.damage else stored
+        return cls(log.digest, members, held.creator, frozenset(hosts_awaited(held)), whole)
 
 
 class Records:
@@ -97,7 +103,7 @@ class HubShelf(Mapping[ConversationId, Conversation]):
         self._held: dict[ConversationId, Conversation] = {}
         self.apart = Records()
         """The records of the stored conversations that are not in memory."""
-        self.folding = Folding()
+        self.folding = Folding(self._held)
         """The conversations in memory whose folds pause; for all others they are not here."""
         self._has_grown = False
 
@@ -120,14 +126,9 @@ class HubShelf(Mapping[ConversationId, Conversation]):
         self._held[held.id] = held
         self._has_grown = True
         if held.log.meter.pause is None:
-            held.log.meter.pause = partial(self._pause, held.id)  # no cycle: it is freed at once
-
-    def _pause(self, conversation: ConversationId) -> None:
-        held = self._held.get(conversation)
-        if held is not None and self.folding.is_due():
-            del self._held[conversation]
-            self.folding.pause(held)
-            self._held[conversation] = held
+            held.log.meter.pause = partial(
+                self.folding.pause, held.id
+            )  # no cycle: it is freed at once
 
     def find(self, conversation: ConversationId) -> Conversation | None:
         """Return a conversation in memory, also while its fold pauses."""
@@ -207,7 +208,8 @@ class HubShelf(Mapping[ConversationId, Conversation]):
             return not held.is_member(peer)
         folding = self.folding.held.get(conversation)
         if folding is not None:
-            return not folding.was_member(peer)
+            is_blocked, before = folding.is_blocked, folding.log.roster.last
+            return is_blocked or not before.is_member(peer)  # until the fold ends
         return known is not None and peer not in known.members
 
     # --- eviction -------------------------------------------------------------------

@@ -181,10 +181,6 @@ class Conversation:
         """Say whether `key` may read this conversation; nobody may while it is blocked."""
         return not self.damage.is_blocking and self.log.roster.now.is_member(key)
 
-    def was_member(self, key: PublicKey) -> bool:
-        """Say whether `key` may read this conversation while its last changes are folded."""
-        return not self.damage.is_blocking and self.log.roster.last.is_member(key)
-
     @property
     def creator(self) -> PublicKey | None:
         """The author of the genesis; None before it is admitted."""

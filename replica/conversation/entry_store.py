@@ -19,6 +19,8 @@ class Stored:
     conversation: ConversationId
     entries: int
     size_bytes: int
+    checksum: int
+    """Sum of the CRC-32s of the signatures: of two logs of one size, it tells which is stored."""
 
 
 @dataclass(frozen=True, slots=True)

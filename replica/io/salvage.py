@@ -17,7 +17,7 @@ from replica.io import high_water, schema, store_files, store_lock
 from replica.io import statements as sql
 from replica.io.disk import typed_errors
 from replica.io.rows import checksum_of
-from replica.io.small_rows import ERASED, HUB_KEY, TOMBSTONES, Row, ids_in
+from replica.io.small_rows import ERASED, HUB_KEY, RECORD, TOMBSTONES, Row, ids_in
 from replica.io.sqlite_pages import Pages, Record
 from replica.io.store import Store
 from replica.io.tombstones import confirmed, tombstone_of
@@ -235,8 +235,8 @@ async def _write_draft(draft: Path, found: Salvaged) -> None:
         await _fill(store, found.entries.values())
         await store.tombstones.put(found.tombstones)
         for key, value in found.values.items():
-            if key in TOMBSTONES or key.startswith(ERASED):
-                continue  # no later repair reads what they were erased from
+            if key in TOMBSTONES or key.startswith((ERASED, RECORD)):
+                continue  # no later repair reads what they were erased from; records are made anew
             await store.put_meta(key, value)
         await store.list_members(found.listed)
         await note_unfetched(store)

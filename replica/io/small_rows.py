@@ -22,6 +22,9 @@ HUB_KEY = "hub key "
 TOMBSTONES = ("deleted conversations", "deleted conversations, again")
 """Keys under which a store of three steps has its tombstones: all ids, under each."""
 
+RECORD = "record of "
+"""Beginning of the keys under which a hub keeps the record of a conversation; its id follows."""
+
 ERASED = "erased "
 """Beginning of the keys that name conversations erased while a lost end is still to be read."""
 

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
 from replica.io.rows import checksum_of, is_listed
+from replica.io.small_rows import RECORD
 from replica.io.transaction import Statement
 from replica.log import Entry
 
@@ -60,10 +61,14 @@ UNION ALL SELECT 1 FROM membership WHERE conversation = ?1 LIMIT 1
 """
 SIZES = """
 SELECT conversation, count(*), sum(length(header) + length(signature) + ifnull(length(body), 0)),
+  sum(checksum & 0xffffffff),
   EXISTS (SELECT 1 FROM entries AS found WHERE found.conversation = entries.conversation)
 FROM entries GROUP BY conversation
 """
-"""The last column is 0 where a damaged index has a key that no search finds."""
+"""The last column is 0 where a damaged index has a key that no search finds.
+
+A damaged checksum is cut to 32 bits: SQLite refuses a sum that is too great for an integer.
+"""
 IN_QUARANTINE = "SELECT DISTINCT conversation, id, checksum FROM quarantine"
 QUARANTINED = "SELECT conversation, id, body_only, why FROM quarantine ORDER BY rowid"
 
@@ -98,6 +103,7 @@ DELETE = (
     "DELETE FROM acks WHERE conversation = ?",
     "DELETE FROM quarantine WHERE conversation = ?",
     "DELETE FROM membership WHERE conversation = ?",
+    f"DELETE FROM meta WHERE key = '{RECORD}' || lower(hex(?))",  # noqa: S608  # a constant
 )
 
 ROWS_OF = """
@@ -114,9 +120,14 @@ GET_META = """
 SELECT key, value, checksum FROM copies WHERE key = ?1
 UNION ALL SELECT key, value, checksum FROM meta WHERE key = ?1
 """
-ALL_META = """
-SELECT key, value, checksum FROM copies UNION ALL SELECT key, value, checksum FROM meta
-"""
+_RECORD_KEYS = f"key >= '{RECORD}' AND key < '{RECORD.rstrip()}!'"  # `!` is behind the space
+ALL_META = f"""
+SELECT key, value, checksum FROM copies
+UNION ALL SELECT key, value, checksum FROM meta WHERE ({_RECORD_KEYS}) IS NOT TRUE
+"""  # noqa: S608  # constants
+"""All small values but the records of a hub, which are as many as its conversations."""
+RECORDS = f"SELECT key, value, checksum FROM meta WHERE {_RECORD_KEYS}"  # noqa: S608  # constants
+DROP_VALUE = "DELETE FROM meta WHERE key = ?"
 DROP_META = """
 DELETE FROM meta WHERE CAST(key AS BLOB) IS CAST(?1 AS BLOB)
   AND CAST(value AS BLOB) IS CAST(?2 AS BLOB) AND checksum IS ?3

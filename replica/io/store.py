@@ -26,6 +26,7 @@ from replica.io.connection import Connection
 from replica.io.disk import file_at, sync_folder, typed_errors
 from replica.io.erasing import ROWS_MIN, ErasingSteps
 from replica.io.high_water import MarkFile
+from replica.io.hub_records import HubRecords
 from replica.io.repair import Repairs
 from replica.io.rows import ENTRY, Examined, examine, is_noted
 from replica.io.tombstones import Tombstones, putting
@@ -62,6 +63,7 @@ class Store:
         self._repairs = Repairs(commit)
         self._appending, self._looking = Appending(), asyncio.Lock()
         self.tombstones = Tombstones(commit, self._rows, mark)
+        self.records = HubRecords(commit, self._rows)
 
     @classmethod
     async def open(cls, path: Path, *, bytes_max: int | None = None) -> Self:
@@ -193,13 +195,14 @@ class Store:
 
     async def conversations(self) -> list[Stored]:
         """List the stored conversations by id; those only in quarantine have 0 entries."""
-        held = {keys[0]: (0, 0) for keys in await self._rows(sql.IN_QUARANTINE) if is_noted(*keys)}
+        noted = await self._rows(sql.IN_QUARANTINE)
+        held = {keys[0]: (0, 0, 0) for keys in noted if is_noted(*keys)}
         rows = await self._rows(sql.SIZES)
         if not all(found for *_, found in rows) and not self._repairs.has_rebuilt:
             with contextlib.suppress(StoreError):  # The writer logged it.
                 await self._repairs.rebuild_index()
             rows = await self._rows(sql.SIZES)
-        held |= {c: (count, size or 0) for c, count, size, found in rows if found}
+        held |= {c: (count, size or 0, sum_ or 0) for c, count, size, sum_, found in rows if found}
         # A damaged row may hold any value here; it is examined with its conversation.
         ids = (c for c in held if isinstance(c, bytes) and len(c) == ID_BYTES)
         return [Stored(ConversationId(c), *held[c]) for c in sorted(ids)]

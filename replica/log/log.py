@@ -5,6 +5,7 @@ membership in members.py, cover in cover.py (spec/03-order §2, §5). The log
 keeps them consistent.
 """
 
+import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 
@@ -38,6 +39,8 @@ class Log:
         self.entries: dict[EntryId, Entry] = {}
         self.size_bytes = 0
         """Bytes of all entries."""
+        self.checksum = 0
+        """Sum of the CRC-32s of their signatures, as their store has it."""
         self.meter = Meter()
         """The work so far, beyond the admission of each entry."""
         self.seals: Counter[tuple[EntryId, PublicKey]] = Counter()
@@ -94,10 +97,10 @@ class Log:
             try:
                 verdict = self.admission.admit(entry, verified=verified)
             except BodyMalformed:
-                self.meter.count(self._fields_of(entry))
+                self.meter.count(_fields_of(entry, self.meter))
                 raise
             if not verified and entry.id in self.entries:
-                self.meter.count(self._fields_of(entry))
+                self.meter.count(_fields_of(entry, self.meter))
             return verdict
         whole = filled(known, entry)
         if whole is not None:
@@ -107,15 +110,11 @@ class Log:
             self.bodyless.pop(known.id, None)
         return Duplicate(whole)
 
-    def _fields_of(self, entry: Entry) -> int:
-        """Return the fields of a body that came; 0 for a short one."""
-        is_long = entry.body is not None and len(entry.body) > _COUNTED_BYTES
-        return fields_of(entry.header.kind, entry.body or b"", self.meter.turn) if is_long else 0
-
     def _insert(self, entry: Entry) -> tuple[PublicKey, ...]:
         header = entry.header
         self.entries[entry.id] = entry
         self.size_bytes += entry.size_bytes
+        self.checksum += zlib.crc32(entry.signature)
         if entry.body is None:
             self.bodyless[entry.id] = None
         if header.kind == Kind.SEAL:
@@ -233,3 +232,9 @@ class Log:
         """SHA-256 over the sorted lane heads: equal digests mean equal logs."""
         self.covered()
         return self._heads.digest()
+
+
+def _fields_of(entry: Entry, meter: Meter) -> int:
+    """Return the fields of a body that came; 0 for a short one."""
+    is_long = entry.body is not None and len(entry.body) > _COUNTED_BYTES
+    return fields_of(entry.header.kind, entry.body or b"", meter.turn) if is_long else 0

@@ -28,6 +28,7 @@ from syncd.io.folds import Folds
 from syncd.io.loader import Loader
 from syncd.io.memory import Drop, Memory
 from syncd.io.pacer import Pacer
+from syncd.io.record_keeper import RecordKeeper
 from syncd.io.throttle import CALL_BYTES, Throttle
 from syncd.measures import HubCounters
 from syncd.open_logs import release_logs
@@ -81,8 +82,9 @@ class HubDriver:
         self._deletions = Deletions(hub, store, blobs, self.performer, self._submit)
         self._sinks: dict[LinkId, Sink] = {}
         self._backlog_bytes: dict[LinkId, int] = {}
-        self.folds = Folds(hub.shelf.folding, self.pacer, self._fold_ended)
-        self._loader = Loader(hub, store, self._submit, self.pacer, self.folds)
+        self.folds = Folds(hub, self.pacer, self._submit)
+        self._keeper = RecordKeeper(hub, store)
+        self._loader = Loader(hub, store, self._submit, self.pacer, self.folds, self._keeper)
         self._ticker: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
@@ -98,6 +100,7 @@ class HubDriver:
                 count=self.store.lost_count,
             )
         self.performer.start()
+        self._keeper.start()
         self._ticker = asyncio.create_task(self._tick(), name="hub deadlines")
 
     async def stop(self) -> None:
@@ -109,12 +112,14 @@ class HubDriver:
         await self.folds.stop()
         await self._loader.stop()
         await self.performer.stop()
-        await self._loader.save_records()
+        await self._keeper.stop()
 
     async def failed(self) -> None:
         """Raise the error that ended one of the hub's permanent tasks."""
         assert self._ticker is not None, "start() comes first"
-        await asyncio.gather(self.performer.failed(), asyncio.shield(self._ticker))
+        await asyncio.gather(
+            self.performer.failed(), self._keeper.failed(), asyncio.shield(self._ticker)
+        )
 
     # --- links --------------------------------------------------------------
 
@@ -310,34 +315,20 @@ class HubDriver:
     ) -> "asyncio.Future[None]":
         lost = self.hub.shelf.folding.lost
         if lost and any(entry.conversation in lost for entry in effects.persist):
-            return self._fail(effects, lost)
+            self._send(effects, lost)
+            return _refused(StoreError("the disk refused entries that these follow"))
         about = set[ConversationId]()
         if not effects.persist:  # else it fails with any
             named = (conversation, *(conversation_of(frame) for _, frame in effects.send))
             about.update(one for one in named if one is not None)
         return self.performer.submit(effects.persist, partial(self._send, effects), about)
 
-    def _fail(self, effects: HubEffects, lost: Conversations) -> "asyncio.Future[None]":
-        """Undo effects of a conversation of which the disk refused entries in a pause of a fold."""
-        self._send(effects, lost)
-        failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        failed.set_exception(StoreError("the disk refused entries that these follow"))
-        failed.exception()  # seen: the writers still hold the entries
-        return failed
-
-    async def _fold_ended(self, held: Conversation) -> None:
-        self._submit(self.hub.fold_ended(held))
-        for link_id in self.hub.passed_over(held.id):
-            peer = self.hub.links[link_id].peer if link_id in self.hub.links else None
-            if peer is not None:
-                await self.pacer.step(peer)
-                await self.folds.ended(held.id)
-                self._submit(self.hub.resume(link_id, held.id))
-
     def _send(self, effects: HubEffects, lost: Conversations = frozenset()) -> None:
         refused = [one for one in effects.persist if one.conversation in lost] if lost else ()
         if refused:
             take_back(self.hub, refused)
+        if effects.persist:
+            self._keeper.note(effects.persist)
         self.counters.entries += len(effects.persist) - len(refused)
         for link_id, frame in effects.send:
             sink = self._sinks.get(link_id)
@@ -374,3 +365,11 @@ class HubDriver:
             self.streams.handle_deadlines(now)
             self._submit(self.hub.handle_deadlines(now))
             self._evict()
+
+
+def _refused(error: StoreError) -> "asyncio.Future[None]":
+    """Return what waits for a commit that is refused before it begins."""
+    done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    done.set_exception(error)
+    done.exception()  # seen: most callers do not await, and the writers still hold the entries
+    return done

@@ -8,14 +8,16 @@ A pause is no wait for the disk or a peer; the next step follows when the pacer 
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from contextvars import copy_context
 
 from greenlet import getcurrent, greenlet
 
 from replica.conversation import Conversation
 from replica.ids import ConversationId, PublicKey
-from syncd.folding import Folding
+from syncd.fan_out import HubEffects
+from syncd.fold_ends import end_fold, passed_over, resume
+from syncd.hub import Hub
 from syncd.io.pacer import Pacer
 
 STEP_S = 0.002
@@ -25,16 +27,15 @@ STEP_S = 0.002
 class Folds:
     """The work on conversations that pauses; each conversation has one at a time."""
 
-    def __init__(
-        self, folding: Folding, pacer: Pacer, ended: Callable[[Conversation], Awaitable[None]]
-    ) -> None:
-        """Pause the work that `folding` asks about; `ended` gets conversations that paused."""
+    def __init__(self, hub: Hub, pacer: Pacer, perform: Callable[[HubEffects], object]) -> None:
+        """Pause the work of a hub; `perform` receives the effects of the end of a pause."""
+        self._hub = hub
         self._pacer = pacer
-        self._ended = ended
+        self._perform = perform
         self._of: dict[ConversationId, asyncio.Task[None]] = {}
         self._running: set[asyncio.Task[None]] = set()
         self._began = 0.0
-        folding.drive(self._is_due, self._pause)
+        hub.shelf.folding.drive(self._is_due, self._pause)
 
     async def run(self, peer: PublicKey, work: Callable[[], None]) -> None:
         """Run the work of a key; a caller that is cancelled does not stop what has begun."""
@@ -74,7 +75,17 @@ class Folds:
                 self._go_on(coroutine)
         finally:
             del self._of[paused.id]
-            await self._ended(paused)
+            self._perform(end_fold(self._hub, paused))
+        await self._resume(paused.id)
+
+    async def _resume(self, conversation: ConversationId) -> None:
+        """Send the links what they were not sent meanwhile, in steps of their keys."""
+        for link_id in passed_over(self._hub, conversation):
+            link = self._hub.links.get(link_id)
+            if link is not None and link.peer is not None:
+                await self._pacer.step(link.peer)
+                await self.ended(conversation)
+                self._perform(resume(self._hub, link_id, conversation))
 
     def _go_on(self, coroutine: greenlet) -> Conversation | None:
         """Run a step; return the conversation that pauses, None at the end of the work."""

@@ -34,6 +34,7 @@ from syncd.fan_out import HubEffects
 from syncd.hub import Hub
 from syncd.io.folds import Folds
 from syncd.io.pacer import Pacer
+from syncd.io.record_keeper import RecordKeeper
 from syncd.parts import parts
 from syncd.shelf import Known
 
@@ -60,8 +61,10 @@ class Loader:
         perform: Callable[[HubEffects], object],
         pacer: Pacer,
         folds: Folds,
+        keeper: RecordKeeper,
     ) -> None:
         """Use the hub and its store; `perform` receives the effects of a load."""
+        self._keeper = keeper
         self._pacer = pacer
         self._folds = folds
         self._hub = hub
@@ -77,8 +80,10 @@ class Loader:
         nobody, and its operator is told.
         """
         deleted, left = set(self._hub.deleted), records.READ_ENTRIES_MAX
-        known, refusals, can_serve = await self._records(), list[StoreCorrupt](), False
-        for stored in await self._store.conversations():
+        refusals, can_serve = list[StoreCorrupt](), False
+        all_stored = await self._store.conversations()
+        known = await self._keeper.load(all_stored)
+        for stored in all_stored:
             if stored.conversation in deleted:
                 continue
             size = disk_bytes(stored.entries, stored.size_bytes)
@@ -89,42 +94,16 @@ class Loader:
                 continue
             left -= stored.entries
             try:
-                await self._begin(stored.conversation, size)
+                await self._begin(stored, size)
                 can_serve = True
             except StoreCorrupt as error:
                 refusals.append(error)
         if len(refusals) > 1 and not can_serve:
             raise refusals[0]
 
-    async def _records(self) -> dict[Stored, Known]:
-        """Return the records of the last stop, and erase them: entries that come outdate them."""
-        try:
-            data = await self._store.get_meta(records.NAME)
-            if data:
-                await self._store.put_meta(records.NAME, b"")
-        except StoreError as error:
-            log.warning("records not read, all entries are", detail=error.detail)
-            return {}
-        return records.unpack(data or b"")
-
-    async def save_records(self) -> None:
-        """Keep the records of all conversations for the next start, where it would read long."""
-        try:
-            all_stored = await self._store.conversations()
-            if sum(stored.entries for stored in all_stored) <= records.READ_ENTRIES_MAX:
-                return
-            shelf = self._hub.shelf
-            found = [
-                (stored, records.record_of(shelf, stored.conversation)) for stored in all_stored
-            ]
-            kept = records.pack((stored, known) for stored, known in found if known is not None)
-            await self._store.put_meta(records.NAME, kept)
-        except StoreError as error:
-            log.warning("records not kept, the next start reads all entries", detail=error.detail)
-
-    async def _begin(self, conversation: ConversationId, size_bytes: int) -> None:
+    async def _begin(self, stored: Stored, size_bytes: int) -> None:
         """Load or index a conversation, as unreadable if it is. Raises StoreCorrupt then."""
-        in_memory, refusal = self._hub.shelf.has_capacity, None
+        conversation, in_memory, refusal = stored.conversation, self._hub.shelf.has_capacity, None
         try:
             loaded = await self._store.load(conversation, bodies=in_memory)
         except StoreError as error:
@@ -136,7 +115,7 @@ class Loader:
             self._put(await restored(conversation, loaded))
         elif loaded:
             held = Conversation.restore(conversation, loaded.entries, loaded.lost)
-            self._hub.index(conversation, Known.of(held), held.creator, size_bytes)
+            self._hub.index(conversation, Known.of(held, stored), held.creator, size_bytes)
         if isinstance(refusal, StoreCorrupt):
             raise refusal
 
@@ -241,6 +220,7 @@ class Loader:
             del self._loads[conversation]
 
     def _put(self, held: Conversation) -> None:
+        self._keeper.note_loaded(held)
         self._perform(self._hub.hold(held))
         if held.is_blocked:
             log.error(

@@ -1,62 +1,196 @@
 """A conversation whose fold pauses is here for nobody, and the outcome is the same."""
 
-from collections.abc import Iterable
+from collections.abc import Callable
 
 import pytest
 
-from replica.conversation import Conversation
-from replica.ids import ConversationId
-from replica.link.messages import Entries, Hello, Open
+from replica.conversation.conversation import Conversation
+from replica.ids import ConversationId, Digest, PublicKey
+from replica.link.messages import Entries, Fault, Hello, Listing, Open
 from replica.log import meter
+from replica.log.body import Grant, Member, Revocation, Role
 from replica.log.entry import Entry
 from replica.order.tail import frontier
-from replica.refusals import ConversationUnknown
+from replica.refusals import ConversationUnknown, StoreFull
+from syncd.connected import LinkId
+from syncd.fan_out import HubEffects
+from syncd.fold_ends import end_fold
 from syncd.hub import Hub
 from syncd.listing import item_of, list_of
 from syncd.policy import Policy
 from tests.support.scene import HUB_KEY
 from tests.support.stories import Story
-from tests.support.writers import Writer
+from tests.support.writers import Writer, said
 
 STRANGER = Writer(77)
 
 
-class Paused:
-    """A hub whose folds pause at every entry; each pause looks at the hub as others would."""
+class Hubs:
+    """A hub whose folds pause at every entry, and one whose folds do not."""
 
-    def __init__(self, entries: Iterable[Entry]) -> None:
-        self.entries = tuple(entries)
-        self.id = self.entries[0].conversation or ConversationId(self.entries[0].id)
-        self.id = ConversationId(self.entries[0].id)
-        self.hub, self.pauses = Hub(HUB_KEY, Policy()), 0
+    def __init__(self, conversation: ConversationId) -> None:
+        self.id, self.pauses = conversation, 0
+        self.hub, self.other = (Hub(HUB_KEY, Policy()) for _ in range(2))
         self.hub.shelf.folding.drive(lambda: True, self.look)
         self.link = self.hub.connect(STRANGER.public, 0.0)
         self.hub.receive(self.link, Hello((1,)), 0.0)
 
     def look(self, held: Conversation) -> None:
+        """Look at the hub as others do in a pause."""
         self.pauses += 1
-        shelf, creator = self.hub.shelf, self.entries[0].header.author
+        hub, shelf = self.hub, self.hub.shelf
         assert shelf.get(self.id) is None
         assert shelf.find(self.id) is held
         assert shelf.is_known(self.id)
         assert shelf.known == 1
-        assert self.id not in set(list_of(shelf, creator))
-        assert item_of(shelf, self.id, creator) is None
-        assert not self.hub.needs_load(STRANGER.public, self.id)
+        assert not hub.needs_load(STRANGER.public, self.id)
         assert shelf.is_stranger(self.id, STRANGER.public)
-        if held.log.entries:
-            assert self.hub.needs_load(creator, self.id)
-        held.log.covered()  # as far as it is judged; nothing is folded by it
-        effects = self.hub.receive(self.link, Open(self.id, held.log.cover_digest), 0.0)
-        assert [f.message.reason for _, f in effects.send] == [ConversationUnknown.reason]
-        assert self.hub.evict(frozenset()) == ()
+        effects = hub.receive(self.link, Open(self.id, Digest(bytes(32))), 0.0)
+        (fault,) = (frame.message for _, frame in effects.send)
+        assert isinstance(fault, Fault)
+        assert fault.reason == ConversationUnknown.reason
+        assert hub.evict(frozenset()) == ()
+        held.log.covered()  # as far as it is judged: nothing is folded by it
+        for key in held.log.admission.granted:
+            assert hub.needs_load(key, self.id)
+            assert self.id not in set(list_of(shelf, key))
+            assert item_of(shelf, self.id, key) is None
 
-    def push(self, size: int) -> None:
-        for at in range(0, len(self.entries), size):
-            part = Entries(self.id, self.entries[at : at + size])
-            self.hub.begin_push(self.entries[0].header.author).whole(part, 0.0)
+    def begin(self, owner: Writer, entries: list[Entry]) -> None:
+        """Begin the conversation at both, by a link of its owner."""
+        self.other.connect(STRANGER.public, 0.0)  # as many links as the other
+        for hub in (self.hub, self.other):
+            self.owned = hub.connect(owner.public, 0.0)
+            hub.receive(self.owned, Hello((1,)), 0.0)
+        self.receive(entries)
+
+    def receive(self, entries: list[Entry]) -> None:
+        """Receive entries at both; the effects are the same."""
+        message = Entries(self.id, tuple(entries))
+        paused = self.hub.receive(self.owned, message, 0.0)
+        plain = self.other.receive(self.owned, message, 0.0)
+        assert paused == plain
 
 
 @pytest.fixture
 def _each_entry(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(meter, "TURN_UNITS", 1)
+
+
+@pytest.mark.usefixtures("_each_entry")
+@pytest.mark.parametrize("seed", range(12))
+def test_pauses_change_nothing(seed: int) -> None:
+    story = Story(seed)
+    story.grow(60)
+    first, rest = story.entries[:8], story.entries[8:]
+    story.random.shuffle(rest)  # so that many wait for others
+    hubs = Hubs(story.held.id)
+    hubs.begin(story.owners[0], first)
+    for at in range(0, len(rest), 9):
+        hubs.receive(rest[at : at + 9])
+    paused, plain = (hub.shelf[story.held.id] for hub in (hubs.hub, hubs.other))
+    assert hubs.pauses > len(story.entries)
+    assert paused.log.entries.keys() == plain.log.entries.keys() == story.held.log.entries.keys()
+    assert paused.log.digest == plain.log.digest == story.held.log.digest
+    assert paused.work == plain.work
+    assert paused.order.nodes.keys() == plain.order.nodes.keys()
+    assert paused.order.void == plain.order.void
+    for tip, other in zip(paused.order.tips(), plain.order.tips(), strict=True):
+        assert frontier(paused.order, tip) == frontier(plain.order, other)
+
+
+class Cut:
+    """A hub on which Ada's grants, and 70 entries of Bob's, are; her revocation of Bob is due."""
+
+    def __init__(self) -> None:
+        ada, bob = Writer(1), Writer(2)
+        genesis = ada.genesis()
+        self.id = genesis.conversation
+        grant = ada.write(self.id, Member(Grant(bob.public, Role.WRITER)), parents=[genesis])
+        said_first = [bob.write(self.id, said("x"), parents=[genesis]) for _ in range(70)]
+        self.revocation = ada.write(self.id, Member(Revocation(bob.public)), parents=[grant])
+        gap = bob.write(self.id, said("gap"), parents=[genesis])
+        self.late = bob.write(self.id, said("late"), parents=[gap])
+        self.frame: tuple[Entry, ...] = (self.revocation,)
+        self.hub = Hub(HUB_KEY, Policy())
+        self.ada, self.bob = (self._link(key.public) for key in (ada, bob))
+        self._receive(self.ada, genesis, grant, *said_first)
+
+    def _link(self, key: PublicKey) -> LinkId:
+        link_id = self.hub.connect(key, 0.0)
+        self.hub.receive(link_id, Hello((1,)), 0.0)
+        return link_id
+
+    def _receive(self, link_id: LinkId, *entries: Entry) -> HubEffects:
+        return self.hub.receive(link_id, Entries(self.id, entries), 0.0)
+
+    def revoke(self, meanwhile: Callable[[], object]) -> HubEffects:
+        """Let Ada revoke Bob; `meanwhile` is called in the first pause."""
+        calls = iter([meanwhile])
+        self.hub.shelf.folding.drive(lambda: True, lambda _held: next(calls, bool)())
+        held = self.hub.shelf[self.id]
+        effects = self._receive(self.ada, *self.frame)
+        assert next(calls, None) is None, "there was a pause"
+        self.ended = end_fold(self.hub, held)
+        return effects
+
+    def wait_for_more(self) -> None:
+        """Let Bob leave an entry pending."""
+        self._receive(self.bob, self.late)
+        assert self.late.id in self.hub.shelf[self.id].log.pending
+
+
+def test_what_a_link_left_pending_is_dropped_when_the_fold_ends() -> None:
+    cut = Cut()
+    cut.wait_for_more()
+    cut.revoke(lambda: cut.hub.disconnect(cut.bob))
+    assert not cut.hub.shelf[cut.id].log.pending
+
+
+def test_a_charge_for_what_is_pending_stays_in_a_pause() -> None:
+    cut = Cut()
+    cut.wait_for_more()
+    intake = cut.hub.links[cut.bob].intake
+    before = intake.pending_bytes
+    cut.revoke(intake.release)
+    assert before > 0
+    assert intake.pending_bytes == before
+
+
+@pytest.mark.usefixtures("_each_entry")
+def test_a_link_that_ends_while_its_own_entries_are_folded_leaves_nothing_pending() -> None:
+    cut = Cut()
+    cut.frame = (cut.revocation, cut.late)
+    cut.revoke(lambda: cut.hub.disconnect(cut.ada))
+    held = cut.hub.shelf[cut.id]
+    assert cut.revocation.id in held.log.entries
+    assert not held.log.pending
+
+
+def test_a_conversation_that_the_disk_refuses_in_a_pause_leaves_memory_when_the_fold_ends() -> None:
+    cut = Cut()
+    fault = Fault.of(StoreFull())
+
+    def refuse() -> None:
+        effects = cut.hub.disk_refused(frozenset({cut.id}), fault)
+        assert {link_id for link_id, _ in effects.send} == set()
+        assert cut.hub.shelf.apart.is_unread(cut.id), "nobody gets what was queued"
+
+    effects = cut.revoke(refuse)
+    assert [entry.id for entry in effects.persist] == [cut.revocation.id]
+    assert cut.id not in cut.hub.shelf
+    assert cut.hub.shelf.apart.is_unread(cut.id)
+    assert not cut.hub.shelf.folding.lost
+
+
+def test_a_list_that_passed_over_a_conversation_gets_it_when_the_fold_ends() -> None:
+    cut = Cut()
+    follower = cut.hub.connect(Writer(1).public, 0.0)
+    effects = cut.revoke(lambda: cut.hub.receive(follower, Hello((1,), follow=True), 0.0))
+    listed = [
+        item.conversation
+        for link_id, frame in (*effects.send, *cut.ended.send)
+        if link_id == follower and isinstance(frame.message, Listing)
+        for item in frame.message.items
+    ]
+    assert listed == [cut.id]

@@ -1,5 +1,6 @@
 """Records come back as they were, and only for the log that they were made of."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -18,6 +19,7 @@ _STORED = st.builds(
     st.binary(min_size=32, max_size=32).map(ConversationId),
     st.integers(0, 2**40),
     st.integers(0, 2**40),
+    st.integers(0, 2**60),
 )
 _KNOWN = st.builds(
     Known,
@@ -25,25 +27,56 @@ _KNOWN = st.builds(
     st.frozensets(_KEYS, max_size=4),
     _KEYS,
     st.frozensets(_KEYS, max_size=4),
+    _STORED,
 )
+ONE, TWO, THREE = (ConversationId(bytes([number]) * 32) for number in range(3))
 
 
-@given(st.dictionaries(_STORED, _KNOWN, max_size=4))
-def test_records_come_back(found: dict[Stored, Known]) -> None:
-    assert records.unpack(records.pack(found.items())) == found
+@given(_KNOWN)
+def test_a_record_comes_back(known: Known) -> None:
+    assert records.unpack(records.pack(known)) == known
 
 
-def test_a_record_without_a_creator_is_left_out() -> None:
-    known = Known(Digest(bytes(32)), frozenset())
-    assert not records.unpack(records.pack([(Stored(ConversationId(bytes(32)), 1, 1), known)]))
-
-
-@given(st.dictionaries(_STORED, _KNOWN, min_size=1, max_size=2), st.data())
-def test_damaged_records_are_none(found: dict[Stored, Known], data: st.DataObject) -> None:
-    packed = bytearray(records.pack(found.items()))
+@given(_KNOWN, st.data())
+def test_a_damaged_record_is_none(known: Known, data: st.DataObject) -> None:
+    packed = bytearray(records.pack(known))
     packed[data.draw(st.integers(0, len(packed) - 1))] ^= 1 << data.draw(st.integers(0, 7))
-    assert records.unpack(bytes(packed)) == {}
-    assert records.unpack(b"") == {}
+    assert records.unpack(bytes(packed)) is None
+    assert records.unpack(b"") is None
+
+
+@pytest.mark.parametrize("known", [
+    None,
+    Known(Digest(bytes(32)), frozenset(), None, stored=Stored(ONE, 1, 1, 1)),
+    Known(Digest(bytes(32)), frozenset(), Writer(1).public),
+])  # fmt: skip
+def test_what_is_not_known_to_be_whole_has_no_record(known: Known | None) -> None:
+    hub = Hub(Writer(9).public, Policy())
+    hub.index(ONE, known, None)
+    assert records.record_of(hub.shelf, ONE) is None
+    assert records.record_of(hub.shelf, TWO) is None
+
+
+def test_conversations_are_taken_once_they_have_not_changed_for_a_while() -> None:
+    unrecorded = records.Unrecorded()
+    unrecorded.entries = records.READ_ENTRIES_MAX + 1
+    unrecorded.note([ONE, TWO], 1.0)
+    unrecorded.note([THREE], 2.0)
+    unrecorded.note([ONE], 3.0)
+    assert unrecorded.take(0.5, 9) == []
+    assert unrecorded.take(2.5, 1) == [TWO]
+    assert unrecorded.take(2.5, 9) == [THREE]
+    assert unrecorded.take(3.0, 9) == [ONE]
+    assert unrecorded.take(9.0, 9) == []
+
+
+def test_none_is_taken_while_a_start_reads_all_anyway() -> None:
+    unrecorded = records.Unrecorded()
+    unrecorded.entries = records.READ_ENTRIES_MAX
+    unrecorded.note([ONE], 1.0)
+    assert unrecorded.take(9.0, 9) == []
+    unrecorded.entries += 1
+    assert unrecorded.take(9.0, 9) == [ONE]
 
 
 def test_the_records_of_long_logs_cost_the_same() -> None:

@@ -3,7 +3,8 @@
 import pytest
 
 from replica.conversation.conversation import Conversation
-from replica.ids import ConversationId
+from replica.conversation.entry_store import Stored
+from replica.ids import ConversationId, EntryId
 from replica.link.messages import ListingItem
 from replica.log.body import Grant, Member, Revocation, Role
 from replica.log.damage import Lost
@@ -42,8 +43,17 @@ def filled(held: list[Conversation], in_memory_max: int = 2) -> HubShelf:
 
 
 def test_the_record_holds_digest_and_members(held: list[Conversation]):
-    members = frozenset({ADA.public, BOB.public})
-    assert Known.of(held[0]) == Known(held[0].log.digest, members, held[0].creator)
+    members, log = frozenset({ADA.public, BOB.public}), held[0].log
+    stored = Stored(held[0].id, len(log), log.size_bytes, log.checksum)
+    assert Known.of(held[0]) == Known(log.digest, members, held[0].creator, stored=stored)
+
+
+def test_the_record_of_a_damaged_conversation_is_of_no_log(held: list[Conversation]):
+    entries = held[0].log.entries.values()
+    lost = Lost(entries=frozenset({EntryId(bytes(32))}))
+    known = Known.of(Conversation.restore(held[0].id, entries, lost))
+    assert known is not None
+    assert known.stored is None
 
 
 def test_a_revoked_key_is_no_member_of_the_record():

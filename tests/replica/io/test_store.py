@@ -1,6 +1,7 @@
 import asyncio
 import dataclasses
 import shutil
+import zlib
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -95,7 +96,8 @@ async def test_appending_an_entry_again_changes_nothing(path: Path) -> None:
         await store.append([*entries, *entries])
         assert (await store.load(conversation)).entries == entries
         size = sum(entry.size_bytes for entry in entries)
-        assert await store.conversations() == [Stored(conversation, 4, size)]
+        checksum = sum(zlib.crc32(entry.signature) for entry in entries)
+        assert await store.conversations() == [Stored(conversation, 4, size, checksum)]
 
 
 async def test_a_missing_body_is_filled_and_a_present_one_kept(path: Path) -> None:

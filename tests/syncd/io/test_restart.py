@@ -72,15 +72,3 @@ async def test_a_record_of_another_log_is_not_used(tmp_path: Path) -> None:
         await store.append([writer.write(_id(), said("more"), parents=[last])])
     async with _started(tmp_path) as driver:
         assert len(driver.hub.shelf[_id()].log) == 7
-
-
-async def test_a_start_after_a_crash_reads_all(tmp_path: Path) -> None:
-    await _stored(tmp_path, 5)
-    async with await Store.open(tmp_path / "log.db") as store:
-        driver = HubDriver(Hub(Writer(9).public, Policy()), store, Blobs(tmp_path / "blobs"))
-        await driver.start()
-        assert not driver.hub.shelf
-        driver._ticker.cancel()  # type: ignore[union-attr]  # it ends without a stop
-        await driver.performer.stop()
-    async with _started(tmp_path) as driver:
-        assert _id() in driver.hub.shelf

@@ -1,0 +1,66 @@
+"""The records of a hub's conversations in its store: a small value each (DECISIONS D545).
+
+What a record states, and for which log it counts, is in syncd/records.py. The deletion of a
+conversation erases its record in the same transaction.
+"""
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Any
+
+from replica.ids import ID_BYTES, ConversationId
+from replica.io import small_rows
+from replica.io import statements as sql
+from replica.io.commit import GroupCommit
+from replica.io.transaction import Statement
+
+_EARLIER = "records of conversations"
+"""The key under which earlier versions kept all records, from a stop to the next start."""
+
+Read = Callable[..., Awaitable[list[tuple[Any, ...]]]]
+"""Returns the rows that a statement selects, given its parameters. Raises StoreError."""
+
+
+class HubRecords:
+    """The stored records, in one store."""
+
+    def __init__(self, commit: GroupCommit, read: Read) -> None:
+        """Write through `commit` and read with `read`; their owner closes them."""
+        self._commit = commit
+        self._read = read
+
+    async def load(self) -> dict[ConversationId, bytes]:
+        """Return all records by conversation; an empty one is damaged. Raises StoreError."""
+        found: dict[ConversationId, bytes] = {}
+        for key, value, checksum in await self._read(sql.RECORDS):
+            conversation = _conversation_of(key)
+            if conversation is not None:
+                is_bytes = isinstance(value, bytes)  # a damaged one may have any type
+                row = small_rows.value_row(_key(conversation), value if is_bytes else b"")
+                found[conversation] = value if is_bytes and row[2] == checksum else b""
+        return found
+
+    async def write(
+        self, rows: Mapping[ConversationId, bytes], without: Iterable[ConversationId] = ()
+    ) -> None:
+        """Store records, and erase those of other conversations; durable on return.
+
+        What earlier versions stored is erased too. Raises StoreError.
+        """
+        statements = [Statement(sql.DROP_VALUE, [(_EARLIER,), *((_key(c),) for c in without)])]
+        if rows:
+            put = [small_rows.value_row(_key(c), value) for c, value in rows.items()]
+            statements.append(Statement(sql.PUT_META, put))
+        await self._commit.write(statements)
+
+
+def _key(conversation: ConversationId) -> str:
+    return small_rows.RECORD + conversation.hex()
+
+
+def _conversation_of(key: object) -> ConversationId | None:
+    try:
+        text = key.decode() if isinstance(key, bytes) else ""
+        found = bytes.fromhex(text.removeprefix(small_rows.RECORD))
+    except ValueError:
+        return None
+    return ConversationId(found) if len(found) == ID_BYTES else None

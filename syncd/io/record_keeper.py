@@ -1,0 +1,120 @@
+"""Keeps the records of a running hub's conversations in its store (DECISIONS D545).
+
+A record is written once its conversation has not changed for some seconds, so a busy one
+costs nothing, and a start after a kill reads what changed in those seconds.
+"""
+
+import asyncio
+import time
+from collections.abc import Collection, Iterable
+from math import inf
+
+import structlog
+
+from replica.conversation import Conversation, Stored
+from replica.errors import StoreError
+from replica.ids import ConversationId
+from replica.io import Store
+from replica.log import Entry
+from syncd import records
+from syncd.hub import Hub
+from syncd.shelf import Known
+
+log = structlog.get_logger()
+
+QUIET_S = 3.0
+"""Time without a change after which a record is written."""
+CHECK_S, PAUSE_S = 1.0, 0.1
+"""Pause behind a look that found nothing to write, and behind a write."""
+AGAIN_S = 60.0
+"""Delay of the next attempt to write what the disk refused."""
+BATCH, BATCH_AT_STOP = 64, 4_096
+"""Records of one write; appends that come meanwhile wait for it."""
+
+
+class RecordKeeper:
+    """Reads the records at the start, and writes those that changed."""
+
+    def __init__(self, hub: Hub, store: Store) -> None:
+        """Use the hub and its store; `start` begins to write."""
+        self._hub = hub
+        self._store = store
+        self._unrecorded = records.Unrecorded()
+        self._task: asyncio.Task[None] | None = None
+
+    async def load(self, all_stored: Iterable[Stored]) -> dict[Stored, Known]:
+        """Return the records that count for what is stored, and erase those of nothing."""
+        deleted = self._hub.deleted
+        stored = {one.conversation: one for one in all_stored if one.conversation not in deleted}
+        self._unrecorded.entries = sum(one.entries for one in stored.values())
+        found: dict[Stored, Known] = {}
+        try:
+            rows = await self._store.records.load()
+            for conversation, data in rows.items():
+                known = records.unpack(data)
+                if known is not None and known.stored == stored.get(conversation):
+                    found[stored[conversation]] = known
+            await self._store.records.write({}, rows.keys() - stored.keys())
+        except StoreError as error:
+            log.warning("records not read or not erased", detail=error.detail)
+        without = (c for c, one in stored.items() if one not in found)
+        self._unrecorded.note(without, time.monotonic())
+        return found
+
+    def note(self, entries: Collection[Entry]) -> None:
+        """Note entries that were stored, or refused."""
+        self._unrecorded.entries += len(entries)
+        self._unrecorded.note({entry.conversation for entry in entries}, time.monotonic())
+
+    def note_loaded(self, held: Conversation) -> None:
+        """Note a conversation that is about to be in memory, if its record can't be the same."""
+        if held.damage or self._hub.shelf.apart.is_unread(held.id):
+            self._unrecorded.note((held.id,), time.monotonic())
+
+    def start(self) -> None:
+        """Begin to write."""
+        self._task = asyncio.create_task(self._run(), name="hub records")
+
+    async def stop(self) -> None:
+        """Write all that changed, then stop."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+        while await self.write_unchanged(inf, BATCH_AT_STOP):
+            pass
+
+    async def failed(self) -> None:
+        """Raise the error that ended the writing."""
+        assert self._task is not None, "start() comes first"
+        await asyncio.shield(self._task)
+
+    async def write_unchanged(self, until: float, count: int = BATCH) -> bool:
+        """Write records of conversations unchanged since `until`; say whether there were any."""
+        taken, is_written = self._unrecorded.take(until, count), False
+        if not taken:
+            return False
+        try:
+            await self._write(taken)
+            is_written = True
+        except StoreError as error:
+            log.warning("records not written, a start reads these logs", detail=error.detail)
+        finally:
+            if not is_written:  # refused, or cut short by a stop
+                self._unrecorded.note(taken, time.monotonic() + AGAIN_S)
+        return is_written
+
+    async def _write(self, conversations: list[ConversationId]) -> None:
+        rows: dict[ConversationId, bytes] = {}
+        for conversation in conversations:
+            known = records.record_of(self._hub.shelf, conversation)
+            if known is not None:
+                rows[conversation] = records.pack(known)
+            await asyncio.sleep(0)  # one with many members takes a while
+        await self._store.records.write(rows, set(conversations) - rows.keys())
+        if deleted := rows.keys() & self._hub.deleted:  # the deletion may have been before it
+            await self._store.records.write({}, deleted)
+
+    async def _run(self) -> None:
+        while True:
+            has_written = await self.write_unchanged(time.monotonic() - QUIET_S)
+            await asyncio.sleep(PAUSE_S if has_written else CHECK_S)

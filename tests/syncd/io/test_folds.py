@@ -1,0 +1,260 @@
+"""Work on a conversation that pauses, at a driver over a store: others are served meanwhile."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from replica.errors import StoreError
+from replica.ids import ConversationId, Digest, PublicKey
+from replica.io.blobs import Blobs
+from replica.io.store import Store
+from replica.link import Frame
+from replica.link.messages import Ack, Credit, Entries, Fault, Hello, Message, Open
+from replica.log.body import Grant, Member, Revocation, Role
+from replica.log.entry import Entry
+from replica.refusals import ConversationUnknown, StoreFull
+from syncd.connected import LinkId
+from syncd.hub import Hub
+from syncd.io import folds
+from syncd.io.driver import HubDriver
+from syncd.io.pacer import Pacer
+from syncd.policy import Policy
+from tests.support.callers import PATIENCE_S, until
+from tests.support.writers import Writer, said
+
+ADA, BOB, EVE, IDA = (Writer(number) for number in range(1, 5))
+ADA_LONG = Writer(1, epoch=5)
+
+
+class HeldPacer(Pacer):
+    """Gives steps to long folds once they are let go on."""
+
+    def __init__(self, driver: HubDriver) -> None:
+        super().__init__(driver.throttle.payer_of)
+        self.go_on = asyncio.Event()
+
+    async def step(self, key: PublicKey) -> None:
+        await self.go_on.wait()
+        await super().step(key)
+
+
+class Scene:
+    """Ada's conversation with Bob, who wrote 300 messages, and Eve, who reads."""
+
+    def __init__(self, driver: HubDriver) -> None:
+        self.driver, self.sent = driver, dict[LinkId, list[Message]]()
+        self.pacer = driver.folds._pacer = HeldPacer(driver)
+        self.pacer.go_on.set()
+        ada, bob = Writer(1), Writer(2)
+        self.genesis = ada.genesis()
+        self.id = ConversationId(self.genesis.id)
+        grants = [
+            ada.write(self.id, Member(Grant(key, role)), parents=[self.genesis])
+            for key, role in ((bob.public, Role.WRITER), (EVE.public, Role.READER))
+        ]
+        self.said = [bob.write(self.id, said("x"), parents=[self.genesis]) for _ in range(300)]
+        self.first = (self.genesis, *grants, *self.said)
+        self.revocation = ada.write(self.id, Member(Revocation(bob.public)), parents=[grants[-1]])
+        self.more = ada.write(self.id, said("more"), parents=[self.genesis])
+        self.late = bob.write(self.id, said("late"), parents=[self.genesis])
+
+    async def link(self, key: Writer) -> LinkId:
+        sent: list[Message] = []
+
+        def keep(item: object) -> None:
+            if isinstance(item, Frame):
+                sent.append(item.message)
+
+        link_id = self.driver.connect(key.public, keep)
+        self.sent[link_id] = sent
+        await self.driver.receive(link_id, Hello((1,)), 0)
+        return link_id
+
+    async def send(self, link_id: LinkId, *entries: Entry) -> None:
+        await self.driver.receive(link_id, Entries(self.id, entries), 0)
+
+    async def begin(self, link_id: LinkId, *entries: Entry) -> "asyncio.Task[None]":
+        """Send entries, and return once their fold pauses."""
+        sending = asyncio.create_task(self.send(link_id, *entries))
+        await until(lambda: self.is_paused)
+        return sending
+
+    @property
+    def is_paused(self) -> bool:
+        return self.id in self.driver.hub.shelf.folding.held
+
+    def got(self, link_id: LinkId, kind: type[Message]) -> list[Message]:
+        return [message for message in self.sent[link_id] if isinstance(message, kind)]
+
+    async def stored(self) -> set[Entry]:
+        await self.driver.performer.flush()
+        return {entry.id for entry in (await self.driver.store.load(self.id)).entries}
+
+
+@pytest.fixture
+async def scene(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Scene]:
+    async with await Store.open(tmp_path / "log.db") as store:
+        driver = HubDriver(Hub(Writer(9).public, Policy()), store, Blobs(tmp_path / "blobs"))
+        await driver.start()
+        made = Scene(driver)
+        await made.send(await made.link(ADA), *made.first)
+        await driver.performer.flush()
+        made.pacer.go_on.clear()
+        monkeypatch.setattr(folds, "STEP_S", -1.0)  # each chance of a pause is taken
+        async with asyncio.timeout(PATIENCE_S):
+            yield made
+            made.pacer.go_on.set()
+            await driver.stop()
+
+
+async def test_others_are_served_while_a_fold_pauses(scene: Scene) -> None:
+    ada, ida = await scene.link(ADA), await scene.link(IDA)
+    revoking = await scene.begin(ada, scene.revocation)
+    own = Writer(4).genesis()
+    await scene.driver.receive(ida, Entries(ConversationId(own.id), (own,)), 0)
+    await scene.driver.performer.flush()
+    assert scene.got(ida, Ack)
+    assert not scene.got(ada, Ack)
+    scene.pacer.go_on.set()
+    await revoking
+    await scene.driver.performer.flush()
+    assert scene.got(ada, Ack)
+    assert not scene.driver.hub.shelf[scene.id].is_member(BOB.public)
+
+
+async def test_who_may_be_a_member_waits_for_the_end_and_a_stranger_does_not(scene: Scene) -> None:
+    ada, again, bob, ida = [await scene.link(key) for key in (ADA, ADA, BOB, IDA)]
+    revoking = await scene.begin(ada, scene.revocation)
+    waiting = [
+        asyncio.create_task(scene.send(again, scene.more)),
+        asyncio.create_task(scene.send(bob, scene.late)),
+        asyncio.create_task(scene.driver.permitted(BOB.public, scene.id)),
+        asyncio.create_task(
+            scene.driver.push(ADA.public, Entries(scene.id, (scene.genesis,)), dict)
+        ),
+    ]
+    await scene.driver.receive(ida, Open(scene.id, Digest(bytes(32))), 0)
+    (fault,) = scene.got(ida, Fault)
+    assert isinstance(fault, Fault)
+    assert fault.reason == ConversationUnknown.reason
+    assert scene.is_paused
+    assert not any(task.done() for task in waiting)
+    scene.pacer.go_on.set()
+    await asyncio.gather(revoking, *waiting[:2])
+    with pytest.raises(ConversationUnknown):
+        await waiting[2]
+    assert await waiting[3] == {scene.genesis.id: None}
+    assert scene.more.id in await scene.stored()
+    assert scene.late.id not in await scene.stored(), "Bob was removed when it was judged"
+
+
+async def test_a_caller_that_leaves_does_not_stop_what_has_begun(scene: Scene) -> None:
+    ada = await scene.link(ADA)
+    revoking = await scene.begin(ada, scene.revocation)
+    revoking.cancel()
+    await asyncio.gather(revoking, return_exceptions=True)
+    scene.driver.disconnect(ada)
+    assert scene.is_paused
+    scene.pacer.go_on.set()
+    await scene.driver.folds.ended(scene.id)
+    assert scene.revocation.id in await scene.stored()
+    assert ada not in scene.driver.throttle.answered
+
+
+async def test_a_push_that_is_cancelled_leaves_nothing_pending(scene: Scene) -> None:
+    missing = Writer(1, epoch=2).write(scene.id, said("gone"), parents=[scene.genesis])
+    lacking = Writer(1, epoch=3).write(scene.id, said("late"), parents=[missing])
+    message = Entries(scene.id, (lacking, scene.revocation))
+    pushing = asyncio.create_task(scene.driver.push(ADA.public, message, dict))
+    await until(lambda: scene.is_paused)
+    pushing.cancel()
+    await asyncio.gather(pushing, return_exceptions=True)
+    scene.pacer.go_on.set()
+    await scene.driver.folds.stop()
+    assert scene.revocation.id in await scene.stored()
+    assert not scene.driver.hub.shelf[scene.id].log.pending
+
+
+async def test_a_stop_waits_for_the_end_of_a_fold(scene: Scene) -> None:
+    ada = await scene.link(ADA)
+    revoking = await scene.begin(ada, scene.revocation)
+    stopping = asyncio.create_task(scene.driver.folds.stop())
+    scene.pacer.go_on.set()
+    await stopping
+    await revoking
+    assert scene.revocation.id in await scene.stored()
+
+
+async def test_what_the_disk_refuses_in_a_pause_takes_the_folded_entries_along(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ada, bob = await scene.link(ADA), await scene.link(BOB)
+    may_fail = asyncio.Event()
+
+    async def append(_entries: object) -> None:
+        await may_fail.wait()
+        raise StoreFull
+
+    with monkeypatch.context() as patch:
+        patch.setattr(scene.driver.store, "append", append)
+        await scene.send(bob, scene.late)
+        pushing = asyncio.create_task(
+            scene.driver.push(ADA.public, Entries(scene.id, (scene.revocation,)), dict)
+        )
+        await until(lambda: scene.is_paused)
+        await scene.driver.receive(ada, Open(ConversationId(bytes(32)), Digest(bytes(32))), 0)
+        may_fail.set()
+        await until(lambda: scene.driver.counters.commits_refused == 1)
+    assert scene.is_paused
+    scene.pacer.go_on.set()
+    with pytest.raises(StoreError):
+        await pushing
+    assert await scene.stored() == {entry.id for entry in scene.first}
+    assert (await scene.driver.permitted(BOB.public, scene.id)).log.entries.keys() == {
+        entry.id for entry in scene.first
+    }
+    message = Entries(scene.id, (scene.revocation,))
+    assert await scene.driver.push(ADA.public, message, dict) == {scene.revocation.id: None}
+
+
+async def test_a_reader_that_grants_credit_in_a_pause_gets_the_rest(scene: Scene) -> None:
+    ada, eve = await scene.link(ADA), await scene.link(EVE)
+    scene.pacer.go_on.set()
+    long = [
+        ADA_LONG.write(scene.id, said("x" * 60_000), parents=[scene.genesis]) for _ in range(60)
+    ]
+    for at in range(0, len(long), 10):
+        await scene.send(ada, *long[at : at + 10])
+    scene.pacer.go_on.clear()
+    await scene.driver.performer.flush()
+    await scene.driver.receive(eve, Open(scene.id, Digest(bytes(32)), ()), 0)
+    sent = len(scene.got(eve, Entries))
+    revoking = await scene.begin(ada, scene.revocation)
+    await scene.driver.receive(eve, Credit(1 << 30), 0)
+    assert len(scene.got(eve, Entries)) == sent, "the conversation is here for nobody"
+    scene.pacer.go_on.set()
+    await revoking
+    await scene.driver.folds.stop()
+    await scene.driver.performer.flush()
+    assert len(scene.got(eve, Entries)) > sent > 0
+
+
+async def test_an_error_in_a_fold_ends_its_call_and_no_other(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ada, again = await scene.link(ADA), await scene.link(ADA)
+    revoking = await scene.begin(ada, scene.revocation)
+
+    def broken(*_given: object) -> None:
+        raise LookupError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(scene.driver.hub.shelf.folding.held[scene.id].order, "_drop", broken)
+        scene.pacer.go_on.set()
+        with pytest.raises(LookupError):
+            await revoking
+    assert not scene.driver.hub.shelf.folding.held
+    await scene.send(again, scene.more)
+    assert scene.more.id in await scene.stored()
