@@ -213,12 +213,14 @@ async def _attacked(scene: Scene) -> tuple[float, float]:
         hub.begin_push(peer).receive(_entries(scene, scene.frame), 0.0)
 
     gc.collect()
+    gc.freeze()  # as a hub does with what stays
     watching = asyncio.create_task(watch())
     await asyncio.sleep(0)
     began = process_time()
     await folds.run(peer, receive)
     taken, is_over = process_time() - began, True
     await watching
+    gc.unfreeze()
     assert scene.frame[-1].id in hub.shelf[scene.talk.id].log.entries, "the frame is admitted"
     return 1000 * longest, 1000 * taken
 

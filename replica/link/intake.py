@@ -75,7 +75,7 @@ class Intake:
             if self._is_hub:
                 self._repair(held, message, out)
             # One batch, so that ORD-17 is about all changes of the frame.
-            with held.log.meter.pauses(), held.batch:
+            with held.log.meter, held.batch:
                 if self._is_hub:
                     self._introduce(held, message, peer, out)
                 self._admit_all(held, message, outcome, out)

@@ -5,8 +5,7 @@ the event loop sets `pause`: long work calls it again and again and goes on behi
 log that pauses is between two states, and nobody else may look at it meanwhile.
 """
 
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Iterable, Iterator
 from heapq import merge
 from typing import Any, TypeVar
 
@@ -54,17 +53,22 @@ class Meter:
         """Whether the work that runs now may pause."""
         return self._may_pause and self.pause is not None
 
-    @contextmanager
-    def pauses(self) -> Iterator[None]:
+    def __enter__(self) -> None:
         """Let the work of the context pause: it looks at nothing that others may change."""
         self._may_pause = True
-        try:
-            yield
-        finally:
-            self._may_pause = False
 
-    def turns(self, items: Iterable[_Item]) -> Iterator[_Item]:
-        """Yield items, with a turn for each."""
+    def __exit__(self, *_raised: object) -> None:
+        """End the work that may pause."""
+        self._may_pause = False
+
+    def turns(self, items: Iterable[_Item]) -> Iterable[_Item]:
+        """Return items to iterate over, with turns between many."""
+        if isinstance(items, Collection) and len(items) < TURN_UNITS:
+            self.turn(len(items))
+            return items
+        return self._turns(items)
+
+    def _turns(self, items: Iterable[_Item]) -> Iterator[_Item]:
         for item in items:
             yield item
             self.turn()

@@ -1,7 +1,7 @@
 """Runs work on a conversation that may pause, so that a long fold holds up nobody (LINK-92).
 
-The work is a plain call into the core. It runs in a coroutine of its own (a greenlet), which can
-pause at any depth: the meter of a log asks for it every 64 entries, and here it is granted
+The work is a plain call into the core. It runs in a coroutine (a greenlet), which can pause at
+any depth: the meter of a log asks for it every 64 entries, and here it is granted
 once the step has taken some time. Work that doesn't pause costs no turn of the event loop.
 A pause is no wait for the disk or a peer; the next step follows when the pacer lets its key go on.
 """
@@ -9,7 +9,6 @@ A pause is no wait for the disk or a peer; the next step follows when the pacer 
 import asyncio
 import time
 from collections.abc import Callable
-from contextvars import copy_context
 
 from greenlet import getcurrent, greenlet
 
@@ -34,14 +33,14 @@ class Folds:
         self._perform = perform
         self._of: dict[ConversationId, asyncio.Task[None]] = {}
         self._running: set[asyncio.Task[None]] = set()
+        self._idle: greenlet | None = None
         self._began = 0.0
         hub.shelf.folding.drive(self._is_due, self._pause)
 
     async def run(self, peer: PublicKey, work: Callable[[], None]) -> None:
         """Run the work of a key; a caller that is cancelled does not stop what has begun."""
-        coroutine = greenlet(work)
-        coroutine.gr_context = copy_context()
-        paused = self._go_on(coroutine)
+        coroutine, self._idle = self._idle or greenlet(_perform), None
+        paused = self._go_on(coroutine, work)
         if paused is None:
             return
         task = asyncio.create_task(self._finish(peer, coroutine, paused), name="long fold")
@@ -70,9 +69,10 @@ class Folds:
 
     async def _finish(self, peer: PublicKey, coroutine: greenlet, paused: Conversation) -> None:
         try:
-            while not coroutine.dead:
+            while True:
                 await self._pacer.step(peer)
-                self._go_on(coroutine)
+                if self._go_on(coroutine) is None:
+                    break
         finally:
             del self._of[paused.id]
             self._perform(end_fold(self._hub, paused))
@@ -87,11 +87,18 @@ class Folds:
                 await self.ended(conversation)
                 self._perform(resume(self._hub, link_id, conversation))
 
-    def _go_on(self, coroutine: greenlet) -> Conversation | None:
-        """Run a step; return the conversation that pauses, None at the end of the work."""
+    def _go_on(
+        self, coroutine: greenlet, work: Callable[[], None] | None = None
+    ) -> Conversation | None:
+        """Run a step, the first one of `work`; return the conversation that pauses, None at its end.
+
+        To create a coroutine takes ten times as long as to switch to it, so one is kept.
+        """
         self._began = time.perf_counter()
-        paused: Conversation | None = coroutine.switch()
-        return None if coroutine.dead else paused
+        paused: Conversation | None = coroutine.switch(work)
+        if paused is None:
+            self._idle = coroutine
+        return paused
 
     def _is_due(self) -> bool:
         return getcurrent().parent is not None and time.perf_counter() - self._began > STEP_S
@@ -101,3 +108,12 @@ class Folds:
         loop = getcurrent().parent
         assert loop is not None, "work that pauses runs in a coroutine"
         loop.switch(held)
+
+
+def _perform(work: Callable[[], None]) -> None:
+    """Perform work, then what comes next; an error in it ends the coroutine."""
+    loop = getcurrent().parent
+    assert loop is not None, "a coroutine is no event loop"
+    while True:
+        work()
+        work = loop.switch(None)

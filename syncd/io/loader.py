@@ -198,7 +198,8 @@ class Loader:
                 await self.ensure_loaded(peer, conversation, message)
             first = False
             await self._folds.run(peer, partial(receive, part))
-            await self.ensure_loaded(peer, conversation, message)  # what is left looks at it
+            if conversation not in self._hub.shelf:  # what is left looks at it
+                await self.ensure_loaded(peer, conversation, message)
 
     @property
     def asked(self) -> Conversations:

@@ -18,7 +18,7 @@ def test_work_pauses_after_some_entries_where_it_may_and_nowhere_else() -> None:
     meter.pause = lambda: pauses.append(meter.is_paused)
     meter.count(10 * TURN_UNITS)
     assert not meter.may_pause
-    with meter.pauses():
+    with meter:
         assert meter.may_pause
         for _ in range(3 * TURN_UNITS):
             meter.turn()
@@ -34,7 +34,7 @@ def test_a_pause_that_is_cut_off_ends() -> None:
 
     meter = Meter()
     meter.pause = cut_off
-    with pytest.raises(KeyError), meter.pauses():
+    with pytest.raises(KeyError), meter:
         meter.turn(TURN_UNITS)
     assert not meter.is_paused
     assert not meter.may_pause
@@ -45,6 +45,6 @@ def test_long_lists_are_sorted_with_turns(count: int) -> None:
     meter, pauses = Meter(), list[int]()
     meter.pause = lambda: pauses.append(1)
     items = [(7 * n) % 1_009 for n in range(count)]
-    with meter.pauses():
+    with meter:
         assert meter.sorted(items, lambda n: -n) == sorted(items, key=lambda n: -n)
     assert len(pauses) >= count // TURN_UNITS // 2
