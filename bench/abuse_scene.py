@@ -17,8 +17,11 @@ from syncd.connected import LinkId
 from syncd.hub import Hub
 from syncd.policy import Policy
 
-FLOOR_MS = 1.0
-"""Times below this count as this: growth from nothing to little is no growth."""
+FLOOR_MS = 0.3
+"""Times below this count as this: growth from nothing to little is no growth.
+
+A look at each entry of a log of 10^4 is some 1 ms.
+"""
 READER, WRITER, HOST = 2, 3, 4
 ROLES = {READER: Role.READER, WRITER: Role.WRITER, HOST: Role.HOST}
 HUB = Pen(99).public
