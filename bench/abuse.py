@@ -4,7 +4,10 @@ Each attack is one frame, or one shape of a log, at n = 10^2 and 10^4; `--long` 
 10^5. Beside each stand the hub's CPU time, its growth from the least n to the most (for an
 answer of many bytes: its growth per byte),
 and, for a frame, the CPU time of another member's append right after it. The hub is
-the pure core with the codec: no socket and no disk.
+the pure core with the codec: no socket and no disk. Of line 12 of the list of defects, memory
+without a bound for the hub, it shows lists of ids and drafts (bench/abuse_memory.py); what
+drivers keep, bench/abuse_hub.py measures in a hub's process. tests/test_bench.py holds the bars
+on memory and growth at 10^2 and 10^4; those on times need a quiet machine.
 """
 
 import contextlib
@@ -12,18 +15,26 @@ import gc
 import sys
 import tracemalloc
 from collections.abc import Callable
-from dataclasses import dataclass
 from time import process_time
 
 from antiphon.v1 import sync_pb2 as pb
-from bench.hostile_logs import ANY, Pen, Talk, said
+from bench.abuse_memory import (
+    ABSENT_IDS,
+    HELD_IDS,
+    ONE_TOKEN,
+    draft_frames,
+    draft_tokens,
+    ids_absent,
+    ids_held,
+)
+from bench.abuse_scene import HOST, HUB, READER, ROLES, WRITER, Row, Scene, messages, scene
+from bench.hostile_logs import ANY, Pen, Talk
 from bench.result import Goal, report, say, sized_parser
 from replica.conversation import Conversation, MemoryShelf
 from replica.errors import AntiphonError
 from replica.ids import EntryId, Lane, Track
 from replica.limits import ENTRIES_PER_FRAME_MAX, VERSION
 from replica.link import (
-    Entries,
     Fault,
     Frame,
     Hello,
@@ -39,7 +50,6 @@ from replica.link import (
 from replica.log import Conflict, Join, Role
 from replica.refusals import EntriesMissing
 from syncd import queries
-from syncd.connected import LinkId
 from syncd.hub import Hub
 from syncd.policy import Policy
 from syncd.shelf import Known
@@ -48,80 +58,6 @@ SIZES = (100, 10_000)
 LONG = 100_000
 FRAME_MS = 20.0
 GROWTH = 1.5
-FLOOR_MS = 1.0
-"""Times below this count as this: growth from nothing to little is no growth."""
-READER, WRITER, HOST = 2, 3, 4
-ROLES = {READER: Role.READER, WRITER: Role.WRITER, HOST: Role.HOST}
-HUB = Pen(99).public
-
-
-@dataclass
-class Row:
-    """One attack at one size."""
-
-    attack: str
-    line: int
-    """The line of the list of defects that it belongs to."""
-    n: int
-    cpu_ms: float
-    sent_bytes: int
-    grown_bytes: int = 0
-    append_ms: float = 0.0
-    answer_bytes: int = 0
-    """Bytes of the answer at once: more of them are more work, and the peer waits for credit."""
-    frames: int = 0
-
-    @property
-    def cost_ms(self) -> float:
-        """CPU time in ms, for each started 32 KiB of the answer."""
-        return max(FLOOR_MS, self.cpu_ms / (1 + self.answer_bytes // 32_768))
-
-
-@dataclass
-class Scene:
-    """A hub with one conversation; a reader, a writer and a host are its members."""
-
-    talk: Talk
-    hub: Hub
-    pens: dict[int, Pen]
-
-    def link(self, pen: Pen, *, watches: bool = False) -> LinkId:
-        """Link a member."""
-        link_id = self.hub.connect(pen.public, 0.0, watches=watches)
-        self.hub.receive(link_id, Hello((VERSION,)), 0.0)
-        return link_id
-
-    def frame(self, link_id: LinkId, message: Message) -> tuple[float, int, int]:
-        """Send one frame; return the CPU time in ms, the bytes of the frame and of the answer."""
-        data = Frame.of(message, "to_hub").data
-        began = process_time()
-        effects = self.hub.receive(link_id, decode_frame(data, "to_hub"), 0.0, len(data))
-        ms = 1000 * (process_time() - began)
-        return ms, len(data), sum(len(frame.data) for to, frame in effects.send if to == link_id)
-
-    def append_ms(self, repeats: int = 5) -> float:
-        """Return the least CPU time of the owner's append."""
-        link_id, least = self.link(self.talk.owner), float("inf")
-        for _ in range(repeats):
-            entry = self.talk.top = self.talk.owner.write(said(), self.talk.top)
-            least = min(least, self.frame(link_id, Entries(self.talk.id, (entry,)))[0])
-        self.hub.disconnect(link_id)
-        return least
-
-
-def scene(grow: Callable[[Talk, dict[int, Pen]], None]) -> Scene:
-    """Build a hub over a conversation that was grown before."""
-    talk = Talk()
-    pens = {number: talk.member(number, role) for number, role in ROLES.items()}
-    talk.messages(talk.owner, 3)
-    grow(talk, pens)
-    hub = Hub(HUB, Policy())
-    hub.load(talk.id, talk.entries)
-    return Scene(talk, hub, pens)
-
-
-def _messages(n: int) -> Scene:
-    return scene(lambda talk, pens: talk.messages(pens[WRITER], n))
 
 
 def _framed(attack: str, line: int, n: int, at: Scene, by: int, message: Message) -> Row:
@@ -136,7 +72,7 @@ def _framed(attack: str, line: int, n: int, at: Scene, by: int, message: Message
 def empty_entries(n: int) -> Row:
     """Send a frame of n empty entries."""
     frame = pb.LinkRequest(entries=pb.Entries(entries=[{}] * n)).SerializeToString()
-    at = _messages(100)
+    at = messages(100)
     link_id = at.link(at.pens[READER])
     tracemalloc.start()
     began = process_time()
@@ -149,7 +85,7 @@ def empty_entries(n: int) -> Row:
 
 def refused_entries(n: int) -> Row:
     """Push entries that are refused, as many as a frame holds; n of them at most."""
-    at = _messages(100)
+    at = messages(100)
     ids = [EntryId(i.to_bytes(32, "big")) for i in range(min(n, ENTRIES_PER_FRAME_MAX))]
     faults = [Fault.of(EntriesMissing(), at.talk.id, i) for i in ids]
     began = process_time()
@@ -159,7 +95,7 @@ def refused_entries(n: int) -> Row:
 
 def fetch_ranges(n: int) -> Row:
     """Fetch 1,000 ranges of one lane."""
-    at = _messages(n)
+    at = messages(n)
     lane = Lane(at.pens[WRITER].public, 1, Track.CONVERSATION)
     ranges = [queries.LaneRange(lane, i, i + 1) for i in range(1_000)]
     held = at.hub.shelf[at.talk.id]
@@ -170,20 +106,20 @@ def fetch_ranges(n: int) -> Row:
 
 def open_without_heads(n: int) -> Row:
     """Open with no heads: send everything."""
-    at = _messages(n)
+    at = messages(n)
     message = Open(at.talk.id, ANY, ())
     return _framed("Open without heads", 9, n, at, READER, message)
 
 
 def open_digest(n: int) -> Row:
     """Open with another digest alone."""
-    at = _messages(n)
+    at = messages(n)
     return _framed("Open with a digest", 9, n, at, READER, Open(at.talk.id, ANY))
 
 
 def empty_ids(n: int) -> Row:
     """Compare by ids, holding nothing."""
-    at = _messages(n)
+    at = messages(n)
     at.append_ms()
     links = [at.link(at.pens[READER]) for _ in range(3)]
     for link_id in links:
@@ -194,7 +130,7 @@ def empty_ids(n: int) -> Row:
 
 def watched_append(n: int) -> Row:
     """Append beside 8 Watches of one key."""
-    at = _messages(n)
+    at = messages(n)
     held = at.hub.shelf[at.talk.id]
     for _ in range(8):
         link_id = at.link(at.pens[READER], watches=True)
@@ -301,7 +237,7 @@ def _restored(attack: str, line: int, n: int, grow: Callable[[Talk, dict[int, Pe
 
 def idle_links(n: int) -> Row:
     """Append beside n links that have nothing open, at most 1,000."""
-    at = _messages(100)
+    at = messages(100)
     for _ in range(min(n, 1_000)):
         at.link(at.pens[READER])
     ms = at.append_ms()
@@ -349,7 +285,7 @@ def many_listings(n: int) -> Row:
 ATTACKS = (
     empty_entries, refused_entries, fetch_ranges, open_without_heads, open_digest, empty_ids,
     watched_append, forked_lane, many_lanes, revocations, void_seals, sibling_seals, queued_turns,
-    idle_links, many_channels, many_listings,
+    idle_links, many_channels, many_listings, ids_absent, ids_held, draft_frames, draft_tokens,
 )  # fmt: skip
 
 
@@ -377,12 +313,12 @@ def goals(rows: list[Row]) -> list[Goal]:
         by_attack.setdefault(row.attack, []).append(row)
     for attack, of_it in by_attack.items():
         most = of_it[-1]
-        if most.line in (8, 9):
+        if most.line in (8, 9, 12):
             found.append(Goal(f"{attack}: ms of one frame", most.cpu_ms, FRAME_MS, False))
         if most.line == 9 or attack in FLAT:
             growth = most.cost_ms / of_it[0].cost_ms
             found.append(Goal(f"{attack}: growth", growth, GROWTH, False))
-        if most.line == 10:
+        if most.line in (10, 12):
             ratio = most.grown_bytes / most.sent_bytes
             found.append(Goal(f"{attack}: bytes held per byte sent", ratio, 8.0, False))
         if most.append_ms:
@@ -390,7 +326,10 @@ def goals(rows: list[Row]) -> list[Goal]:
     return found
 
 
-FLAT = ("append beside n idle links", "open one of n conversations")
+FLAT = (
+    "Fetch of 1,000 ranges", "append beside n idle links", "open one of n conversations",
+    ABSENT_IDS, HELD_IDS, ONE_TOKEN,
+)  # fmt: skip
 
 
 def main() -> int:

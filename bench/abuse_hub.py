@@ -5,6 +5,10 @@ conversation: the hub's CPU time of one frame and the longest step of its loop, 
 flood of such frames for some seconds, with its CPU time per MB, the growth of the hub's
 memory, and the appends of another member beside it: idle and attacked rounds alternate.
 At last all attacks at once, within the memory that a hub allows all peers.
+
+Of line 12 of the list of defects it shows ids in pieces, pending entries, answers never read, and
+small blobs; bench/abuse_memory.py shows what a hub's core keeps of lists of ids and of drafts.
+Silent and half-open uploads, and many conversations of one key, are in tests/syncd/ alone.
 """
 
 import asyncio

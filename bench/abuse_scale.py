@@ -15,8 +15,8 @@ from pathlib import Path
 from statistics import median
 from time import process_time
 
-from bench.abuse import HOST, READER, ROLES, WRITER, Scene, scene
 from bench.abuse_hub import MEMORY_FOLDER, stored
+from bench.abuse_scene import HOST, READER, ROLES, WRITER, Scene, scene
 from bench.hostile_logs import Pen, Talk, said
 from bench.raw_peer import RawPeer, TimedHub, timed_hub
 from bench.result import Goal, report, say, sized_parser

@@ -1,9 +1,7 @@
 """Losses of what was computed to others that need the memory. Pure."""
 
 from model_host.errors import CacheBusy
-
-LOSSES_MAX = 8
-"""Losses until work is given up: two that take the memory from each other would never end."""
+from replica.limits import LOSSES_MAX
 
 
 class Losses:

@@ -7,10 +7,9 @@ only count or warm; behind ANSWERS_IN_A_ROW_MAX of them such a call has its turn
 from typing import Generic, TypeVar
 
 from model_host.payer_ring import PayerRing
+from replica.limits import ANSWERS_IN_A_ROW_MAX
 
 Work = TypeVar("Work")
-
-ANSWERS_IN_A_ROW_MAX = 8
 
 
 class RenderTurns(Generic[Work]):

@@ -42,6 +42,10 @@ MEMBERSHIP_RESERVE = 1_024
 LANES_PER_KEY_MAX = 1_024
 OWN_HEADS_MAX = 1_024
 """Heads that a Hint names; owners may have more lanes, since changes of members have no bound."""
+FORK_HEADS_MAX = 64
+"""Heads of one lane that a Hint names: whoever forks its lane again and again has no more."""
+OPEN_LOOKED_AT = 16
+"""Requests without an answer that one Hint looks at, the latest ones: it bounds its cost."""
 READER_ENTRIES_MAX = 64
 """Entries of a key whose only role is to read: it may join heads and resign."""
 SEALS_PER_REQUEST_MAX = 8
@@ -66,6 +70,14 @@ HEADS_PER_FRAME_MAX = 8_192
 LISTING_ITEMS_MAX = 1_024
 LISTED_MAX = 65_536
 """Listed conversations that a client remembers, so that an invented list is bounded."""
+OPENING_MAX = 64
+"""Listed conversations that a client opens at the same time."""
+STALE_S = 60.0
+"""Time without an entry after which a conversation whose request waits may be closed."""
+IDS_HELD_MAX = 1 << 20
+"""Most ids of a hub that all channels of a client keep, and one channel while chunks arrive."""
+SEEDINGS_MAX = 3
+"""Times a client sends a log to a hub that does not know it, before it gives up."""
 ITEMS_PER_FRAME_MAX = 16_384
 """Items of any other repeated field, and all other fields together."""
 REQUEST_BYTES_MAX = 4_096
@@ -76,6 +88,27 @@ KEYLESS_CALLS_MAX = 64
 """Calls without a key that wait for their request at a time."""
 STRANGER_CALLS_MAX = 8_192
 """Refused calls and calls without a key that wait for their turn at a hub."""
+TURNS_PER_S = 200.0
+"""Turns while some wait: with all their work they keep a hub busy for a fifth of the time."""
+TURNS_AT_ONCE = 200
+"""Turns before any waits: some 0.2 s of work."""
+
+UNITS_PER_S = 100_000
+"""Units that a hub works off in a second: one is some 10 µs."""
+BURST_UNITS = 100_000
+"""Units ahead of the hub before anybody waits: about a second."""
+WAIT_S_MAX = 5.0
+"""Longest wait before one frame of a link, well under its idle time-out."""
+RESERVE_UNITS = 20_000
+"""Recent units of MEMBER and CANCEL that a payer may cause without waiting."""
+HALF_LIFE_S = 10.0
+"""Time in which recent work counts half."""
+NEWCOMER_S = 600.0
+"""Time for which a creator is new."""
+CREATORS_MAX = 65_536
+"""Most creators in the table of the known and in that of the new ones."""
+PAYERS_MAX = 65_536
+"""Keys whose payers are remembered; the others are strangers until their next work."""
 
 IDLE_TIMEOUT_S = 60.0
 HEARTBEAT_S = 20.0
@@ -91,6 +124,10 @@ LOGIT_BIASES_MAX = 1_024
 LOGPROBS_MAX = 20
 STREAMS_MAX = 4_096
 """Links and Watches of all keys of a hub, and as many transfers beside them."""
+RELEASED_SHARE = 8
+"""Released streams may be this share of all, until their calls have ended."""
+CALLS_SHARE = 4
+"""A stream has a connection, a transfer a connection and a file; a quarter is for the rest."""
 TRANSFERS_PER_KEY_MAX = 16
 """Fetches and transfers of blobs of one key at a time."""
 CONNECTION_CALLS_MAX = 256
@@ -113,6 +150,7 @@ ARCHIVE_BYTES_MAX = 1024 * 1024 * 1024
 """Most bytes of a checkpoint archive that a host imports."""
 CHECKPOINT_TOKENS_MAX = 2**24
 OUTBOX_BYTES_MAX = 16 * 1024 * 1024
+OUTBOX_MESSAGES_MAX = 20_000
 MEMORY_LINK_BYTES_MAX = 32 * 1024 * 1024
 """Most memory that one link occupies at a hub: queued frames, ids, pending entries; likewise
 the drafts of one conversation."""
@@ -125,6 +163,54 @@ CONVERSATIONS_PER_CREATOR_MAX = 16_384
 CONVERSATION_BYTES_MAX = 4 * 1024 * 1024 * 1024
 """Most bytes of the entries of a conversation at a hub."""
 DISK_CREATOR_BYTES_MAX = 64 * 1024**3
+DISK_SHARE = 0.9
+"""Share of its disk that all conversations have, unless the operator states bytes."""
+RESERVE_SHARE = 8
+"""The last part of the disk, 1 in so many, is for creators below their share alone."""
+UPLOAD_LIFETIME_S = 24 * 3600
+"""Age of an upload that nobody goes on with, after which it is deleted."""
 BLOB_FILES_MAX = 4_096
 """Most blobs and uploads of a conversation."""
 WRITE_TIMEOUT_S = 60.0
+
+HOST_OPEN_MAX = 1_024
+"""Conversations that a model host has open, unless its operator states another number."""
+HOST_OPEN_PER_OWNER_MAX = 256
+"""Those of one creator; one more takes an idle one's place."""
+HOST_OPEN_UNASKED_MAX = 256
+"""Open conversations up to which a listed one is opened before anybody asks in it."""
+HOST_OPEN_IDLE_S = 900.0
+"""Time without an entry after which a conversation is closed until somebody asks in it."""
+HOST_RUNNING_MAX = 64
+HOST_RUNNING_PER_OWNER_MAX = 48
+"""Less than of all, so that one owner can't keep all others waiting."""
+HOST_WAITING_PER_OWNER_MAX = 256
+"""The newest requests beyond it are refused (HOST-28)."""
+LOSSES_MAX = 8
+"""Losses until work is given up: two that take the memory from each other would never end."""
+COUNTS_MAX = 16
+RENDERS_MAX = 16
+PAGES_MAX = 16
+WARMS_MAX = 4
+"""Calls of Warm that compute at once; they advance in turn."""
+ANSWERS_IN_A_ROW_MAX = 8
+"""Contexts of answers that are rendered before a call that only counts or warms has its turn."""
+KEEP_S_MAX = 3_600
+"""Longest time for which a context stays in memory once it is computed."""
+PINS_MAX = 1_024
+"""Most pins of a pool; together they hold at most half of its memory.
+
+Each is of one conversation and expires, so that none holds them for good.
+"""
+GRAMMARS_MAX = 2
+"""Grammars that are compiled at once: those who pay for new ones have them in turn."""
+GRAMMAR_CPU_S_MAX = 2.0
+"""CPU time of one grammar; common ones take some milliseconds."""
+GRAMMAR_MEMORY_BYTES_MAX = 1024**3
+REPLAY_TOKENS_MAX = 1 << 23
+"""Most tokens of all contexts together, each counted in full: memory for their ids."""
+REPLAYS_UNREAD_MAX = 4
+"""Replays that are computed and not read yet; the oldest is dropped for another one."""
+IMPORTS_MAX = 2
+"""Archives that are received at the same time; others wait."""
+IMPORT_TIMEOUT_S = 600.0

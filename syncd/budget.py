@@ -8,19 +8,11 @@ one pool, and so are new creators, because keys are free.
 """
 
 from replica.ids import PublicKey
+from replica.limits import BURST_UNITS, RESERVE_UNITS, UNITS_PER_S
 from replica.link import Entries, Ids, Message, Open
 from replica.log import Kind
 from syncd.creators import Creators
 from syncd.shares import FORGOTTEN_UNITS, Payer, Shares
-
-UNITS_PER_S = 100_000
-"""Units that a hub works off in a second: one is some 10 µs."""
-BURST_UNITS = 100_000
-"""Units ahead of the hub before anybody waits: about a second."""
-WAIT_S_MAX = 5.0
-"""Longest wait before one frame of a link, well under its idle time-out."""
-RESERVE_UNITS = 20_000
-"""Recent units of MEMBER and CANCEL that a payer may cause without waiting."""
 
 UPLOAD_UNITS = 300
 """Units of an upload however small: threads make, sync and rename its file, and the disk waits."""

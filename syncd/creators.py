@@ -9,11 +9,8 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from replica.ids import PublicKey
+from replica.limits import CREATORS_MAX, NEWCOMER_S
 
-NEWCOMER_S = 600.0
-"""Time for which a creator is new."""
-CREATORS_MAX = 65_536
-"""Most creators in each of the tables."""
 _LOOKS = 8
 """Creators looked at to find one to forget, so that a call costs the same for any number."""
 

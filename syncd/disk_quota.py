@@ -18,8 +18,6 @@ from syncd.budget import is_reserved
 
 ROW_BYTES = 256
 """Bytes of an entry in the store beside its own: ids, checksum, index."""
-RESERVE_SHARE = 8
-"""The last part of the disk, 1 in so many, is for creators below their share alone."""
 
 MESSAGE_BYTES_MAX = limits.FRAME_BYTES_MAX + ROW_BYTES * limits.ENTRIES_PER_FRAME_MAX
 """Disk that one message takes at most."""
@@ -47,7 +45,7 @@ class DiskQuota:
         """Allow so many bytes of one creator's conversations, and of all."""
         self._creator_max = creator_max
         self._hub_max = hub_max
-        self._unshared = min(creator_max, hub_max * (1 - 1 / RESERVE_SHARE))
+        self._unshared = min(creator_max, hub_max * (1 - 1 / limits.RESERVE_SHARE))
         """Bytes of all up to which nobody is refused: no creator has more than all."""
         self._accounts = Accountant(holder_max=inf, key_max=inf, hub_max=inf)
         self._stores: set[str] = set()
@@ -104,7 +102,7 @@ class DiskQuota:
             raise QuotaExceeded("the conversations of this creator occupy too much disk here")
         if total > self._hub_max:
             raise QuotaExceeded("the disk for conversations is used up here")
-        shared = self._hub_max * (1 - 1 / RESERVE_SHARE)
+        shared = self._hub_max * (1 - 1 / limits.RESERVE_SHARE)
         if total > shared and size > shared / max(1, self._accounts.count):
             raise QuotaExceeded("little disk is left here, and this creator has its share of it")
 

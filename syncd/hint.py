@@ -15,11 +15,6 @@ from replica.ids import ConversationId, EntryId, Position, PublicKey
 from replica.log import Conflict, Entry, Kind
 from replica.order import SealNode, frontier
 
-OPEN_LOOKED_AT = 16
-"""Requests without an answer that one hint looks at, the latest ones: it bounds its cost."""
-FORK_HEADS_MAX = 64
-"""Heads of one lane that a hint names: whoever forks its lane again and again has no more."""
-
 
 @dataclass(frozen=True, slots=True)
 class OwnHead:
@@ -62,7 +57,7 @@ def hint_for(held: Conversation, author: PublicKey) -> Hint:
     parents = frontier(order, tip)
     named = [*parents, *([tip.id] if tip else [])]
     lanes = reversed(log.lanes_of(author))
-    own = (i for lane in lanes for i in log.lane_last_tips(lane, FORK_HEADS_MAX))
+    own = (i for lane in lanes for i in log.lane_last_tips(lane, limits.FORK_HEADS_MAX))
     heads = [log.entries[i] for i in islice(own, limits.OWN_HEADS_MAX)]
     return Hint(
         held.id,
@@ -85,7 +80,7 @@ def _open_request(held: Conversation, tip: SealNode | None) -> EntryId | None:
     if tip is not None and tip.generation is None and not order.closing_cancels(tip.seal.request):
         # Behind a host that is gone, all wait until a CANCEL closes the tip's request.
         return tip.seal.request if held.log.membership.is_host(tip.author) else None
-    latest = tuple(islice(order.unanswered.latest(), OPEN_LOOKED_AT))
+    latest = tuple(islice(order.unanswered.latest(), limits.OPEN_LOOKED_AT))
     unsealed = (held.log.entries[i] for i in reversed(latest) if i not in order.seal_of)
     return next((entry.id for entry in unsealed if _will_extend(held, entry, tip)), None)
 

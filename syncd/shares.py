@@ -11,9 +11,8 @@ from math import exp2
 from typing import NamedTuple
 
 from replica.ids import PublicKey
+from replica.limits import HALF_LIFE_S
 
-HALF_LIFE_S = 10.0
-"""Time in which recent work counts half."""
 FORGOTTEN_UNITS = 50.0
 _ROUNDED = 1 + 1e-9
 _LOOKS = 2

@@ -16,9 +16,6 @@ from replica.errors import AntiphonError
 from replica.ids import PublicKey
 from replica.refusals import QuotaExceeded, Unauthenticated
 
-RELEASED_SHARE = 8
-"""Released streams may be this share of all, until their calls have ended."""
-
 
 @dataclass(eq=False, slots=True)
 class Stream:
@@ -80,7 +77,7 @@ class Streams:
         Raises QuotaExceeded if none is, or if too many that were released still occupy theirs.
         """
         most = max(self._held.values(), key=_running)
-        may_release = self._released < max(1, self._total_max // RELEASED_SHARE)
+        may_release = self._released < max(1, self._total_max // limits.RELEASED_SHARE)
         if not may_release or _running(most) <= own + 1:
             raise QuotaExceeded(f"this hub holds {self._total} links or calls already")
         oldest = next((one for one in most if one.release and not one.is_released), None)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from antiphon.v1 import log_pb2
-from spec import tables
+from spec import limit_meanings, tables
 from tests.references import Targets, decisions_of, sections_of
 from tests.source_metrics import sizes_beyond
 
@@ -153,13 +153,13 @@ def test_a_tree_of_errors_names_all_of_its_module() -> None:
 
 def test_every_limit_names_a_reason_that_exists() -> None:
     reasons = {kind.reason for kind in tables.classes()}
-    assert {reason for _, _, reason in tables.MEANINGS.values() if reason} <= reasons
+    assert {reason for _, _, reason in limit_meanings.MEANINGS.values() if reason} <= reasons
 
 
 def test_every_limit_is_applied_by_some_module() -> None:
     sources = [p.read_text() for p in _sources() if p.parts[len(ROOT.parts)] in PACKAGES]
     applied = {name for text in sources for name in re.findall(r"\b[A-Z][A-Z_]+\b(?! =)", text)}
-    assert tables.MEANINGS.keys() <= applied
+    assert limit_meanings.MEANINGS.keys() <= applied
 
 
 def test_reasons_keep_their_retry_and_status_and_none_comes_back() -> None:

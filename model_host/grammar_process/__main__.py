@@ -10,10 +10,8 @@ import threading
 
 from model_host.grammar_engine import check
 from model_host.grammar_process import THREAD_STACK_BYTES
+from replica.limits import GRAMMAR_CPU_S_MAX, GRAMMAR_MEMORY_BYTES_MAX
 
-CPU_S_MAX = 2.0
-"""CPU time of one grammar; common ones take some milliseconds."""
-MEMORY_BYTES_MAX = 1024**3
 OUT_OF_MEMORY = 3
 STACK_BYTES_MAX = THREAD_STACK_BYTES // 2
 """Half of what a thread of the host has: what passes here has room there."""
@@ -25,11 +23,11 @@ def _compile(grammar: str, problems: list[str]) -> None:
 
 def main() -> int:
     """Compile one grammar within the limits; return the exit status."""
-    resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES_MAX, MEMORY_BYTES_MAX))
+    resource.setrlimit(resource.RLIMIT_AS, (GRAMMAR_MEMORY_BYTES_MAX, GRAMMAR_MEMORY_BYTES_MAX))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     grammar = sys.stdin.read()
     # The timer's signal ends the process also inside the engine.
-    signal.setitimer(signal.ITIMER_VIRTUAL, CPU_S_MAX)
+    signal.setitimer(signal.ITIMER_VIRTUAL, GRAMMAR_CPU_S_MAX)
     threading.stack_size(STACK_BYTES_MAX)
     problems: list[str] = []
     thread = threading.Thread(target=_compile, args=(grammar, problems))

@@ -30,15 +30,11 @@ from model_host.page_map import last_seal
 from replica.conversation import Conversation
 from replica.ids import EntryId, PublicKey, short
 from replica.io import rpc, to_the_end
-from replica.limits import ARCHIVE_BYTES_MAX
+from replica.limits import ARCHIVE_BYTES_MAX, IMPORT_TIMEOUT_S, IMPORTS_MAX
 from replica.log import Kind
 from replica.refusals import NotAllowed
 
 log = structlog.get_logger()
-
-IMPORTS_MAX = 2
-"""Archives that are received at the same time; others wait."""
-IMPORT_TIMEOUT_S = 600.0
 
 
 class ArchiveService:

@@ -8,6 +8,7 @@ from pydantic import Field, field_validator
 from pydantic_settings import NoDecode, SettingsConfigDict
 
 from model_host.model_config import CONTEXT_TOKENS_MIN
+from replica import limits
 from replica.io import LogFormat
 from replica.io.program_settings import (
     EndpointAddress,
@@ -17,7 +18,6 @@ from replica.io.program_settings import (
     PeerAddress,
     ProgramSettings,
 )
-from replica.limits import CONVERSATIONS_PER_LINK_MAX, HOST_PROFILES_MAX
 
 GIB = 1024**3
 Numerics = Literal["auto", "q4", "bf16", "fp32"]
@@ -71,13 +71,13 @@ class HostConfig(ProgramSettings):
     """Shorter checkpoints are not uploaded."""
     owner_keys: list[HexKey] = Field(default_factory=list)
     """Hex keys whose conversations are served, those that they created; empty: anyone's."""
-    open_per_owner_max: int = Field(256, ge=1)
+    open_per_owner_max: int = Field(limits.HOST_OPEN_PER_OWNER_MAX, ge=1)
     """Conversations of one creator that are open at a time; one more takes an idle one's place."""
-    open_max: int = Field(1_024, ge=1, le=CONVERSATIONS_PER_LINK_MAX)
+    open_max: int = Field(limits.HOST_OPEN_MAX, ge=1, le=limits.CONVERSATIONS_PER_LINK_MAX)
     """Conversations that are open at a time."""
-    open_unasked_max: int = Field(256, ge=0)
+    open_unasked_max: int = Field(limits.HOST_OPEN_UNASKED_MAX, ge=0)
     """Open conversations up to which a listed one is opened before anybody asks in it."""
-    open_idle_s: float = Field(900.0, gt=0)
+    open_idle_s: float = Field(limits.HOST_OPEN_IDLE_S, gt=0)
     """Time without an entry after which a conversation is closed until somebody asks in it."""
     operator_keys: list[HexKey] = Field(default_factory=list)
     """Hex keys that may see all running requests, besides the host's own."""
@@ -98,8 +98,9 @@ class HostConfig(ProgramSettings):
     @classmethod
     def _each_once(cls, value: tuple[str, ...]) -> tuple[str, ...]:
         """Refuse what `Offers` would, before a model is loaded."""
-        if len(value) > HOST_PROFILES_MAX:
-            raise ValueError(f"{len(value)} models; a host offers {HOST_PROFILES_MAX} at most")
+        if len(value) > limits.HOST_PROFILES_MAX:
+            most = limits.HOST_PROFILES_MAX
+            raise ValueError(f"{len(value)} models; a host offers {most} at most")
         twice = next((one for one in value if value.count(one) > 1), None)
         if twice is not None:
             raise ValueError(f"{twice} is given twice")

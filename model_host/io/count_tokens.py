@@ -10,11 +10,8 @@ from model_host.plan import Branch, render_branch
 from model_host.prospect import gather_at
 from model_host.refusals import TokenizerBytesMissing
 from replica.io import rpc
-from replica.limits import BODY_BYTES_MAX
+from replica.limits import BODY_BYTES_MAX, COUNTS_MAX
 from replica.refusals import ArgumentInvalid
-
-COUNTS_MAX = 16
-"""Most counts at once."""
 
 
 class CountTokens:

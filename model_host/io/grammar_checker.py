@@ -12,6 +12,7 @@ from model_host.payer_ring import PayerRing
 from model_host.refusals import GrammarInvalid
 from replica.errors import HostError
 from replica.ids import Digest
+from replica.limits import GRAMMARS_MAX
 
 WALL_S_MAX = 60.0
 """Time in which a process must end; CPU time, which is limited more tightly, ends it before.
@@ -19,8 +20,6 @@ WALL_S_MAX = 60.0
 Where it does not, the machine is busy: the grammar is refused once, and checked again later.
 """
 VERDICTS_KEPT = 1024
-PROCESSES_MAX = 2
-"""Most processes at once: those who pay for new grammars have them in turn."""
 
 _COSTLY = "compiling it takes too much time, memory or stack"
 
@@ -40,7 +39,7 @@ class GrammarChecker:
         """Start without verdicts."""
         self._problems: OrderedDict[Digest, str] = OrderedDict()
         self._running: dict[Digest, _Running] = {}
-        self._places = _Places(PROCESSES_MAX)
+        self._places = _Places(GRAMMARS_MAX)
 
     async def check(self, source: GrammarSource, payer: bytes) -> None:
         """Raise GrammarInvalid for a grammar that the engine can't compile within limits.

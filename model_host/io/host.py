@@ -26,6 +26,7 @@ from model_host.schedule import (
     Resume,
     Schedule,
 )
+from replica import limits
 from replica.conversation import Conversation
 from replica.errors import AntiphonError, HostError, StoreError, Unavailable
 from replica.ids import ConversationId, EntryId, short
@@ -37,7 +38,11 @@ log = structlog.get_logger()
 
 RETRY_AFTER_S = 1.0
 """Time after which a request is tried again that could not be answered."""
-BOUNDS = Bounds(running_max=64, running_per_owner_max=48, waiting_per_owner_max=256)
+BOUNDS = Bounds(
+    running_max=limits.HOST_RUNNING_MAX,
+    running_per_owner_max=limits.HOST_RUNNING_PER_OWNER_MAX,
+    waiting_per_owner_max=limits.HOST_WAITING_PER_OWNER_MAX,
+)
 """The numbers of requests answered at the same time, and of those that wait."""
 
 

@@ -15,11 +15,9 @@ from model_host.room import Room
 from replica.conversation import Conversation
 from replica.ids import EntryId
 from replica.io import rpc
+from replica.limits import PAGES_MAX
 from replica.order import SealNode
 from replica.refusals import ArgumentInvalid
-
-PAGES_MAX = 16
-"""Most renderings at once."""
 
 
 class PagesCall:

@@ -10,10 +10,8 @@ from model_host.io.rendering import Rendering
 from model_host.plan import gather_branch, render_branch
 from replica.ids import EntryId
 from replica.io import rpc
+from replica.limits import RENDERS_MAX
 from replica.refusals import ArgumentInvalid
-
-RENDERS_MAX = 16
-"""Most calls at once."""
 
 
 class RenderCall:

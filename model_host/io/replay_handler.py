@@ -48,14 +48,13 @@ from replica.conversation import Conversation, Finding, Judge, ReplayMode, sign_
 from replica.errors import HostError
 from replica.ids import ID_BYTES, Digest, EntryId, short
 from replica.io import ReplayEvent, ReplayProgress, now_ms, rpc, to_the_end
+from replica.limits import REPLAYS_UNREAD_MAX
 from replica.log import public_key
 from replica.refusals import ArgumentInvalid
 
 log = structlog.get_logger()
 
 RETRY_AFTER_S = 5.0
-UNREAD_MAX = 4
-"""Replays that are computed and not read yet; the oldest is dropped for another one."""
 _KEY_BYTES = 32
 
 Show = Callable[[ReplayEvent], None]
@@ -115,7 +114,7 @@ class ReplayHandler:
         self.is_busy = False
         stream.end()
         self._unread = [one for one in (*self._unread, stream) if not one.is_dropped]
-        if len(self._unread) > UNREAD_MAX:
+        if len(self._unread) > REPLAYS_UNREAD_MAX:
             self._unread[0].drop()
 
     async def _compute(

@@ -16,12 +16,8 @@ from model_host.warming import Warmed
 from replica.conversation import Conversation
 from replica.ids import PublicKey
 from replica.io import rpc
+from replica.limits import KEEP_S_MAX, WARMS_MAX
 from replica.refusals import ArgumentInvalid
-
-WARMS_MAX = 4
-"""Most computations at once; they advance in turn."""
-KEEP_S_MAX = 3_600
-"""Longest time for which a context stays in memory once it is computed."""
 
 
 class Warm:

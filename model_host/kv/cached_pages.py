@@ -14,14 +14,10 @@ from model_host.kv.prefix import PrefixIndex
 from model_host.kv.sequences import total_groups
 from model_host.kv.slabs import SLAB_GROUPS, Slabs
 from model_host.kv.unpinned import UnpinnedSource
+from replica.limits import PINS_MAX
 
 CONVERSATIONS_MAX = 16384
 """Conversations with cached pages that are kept, besides pinned and running ones."""
-PINS_MAX = 1024
-"""Most pins of a pool; together they hold at most half of its memory.
-
-Each is of one conversation and expires, so that none holds them for good.
-"""
 
 
 @dataclass(frozen=True, slots=True)

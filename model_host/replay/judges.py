@@ -15,9 +15,7 @@ from model_host.replay.rendering import RenderedCase, render_cases
 from replica.conversation import Cause, Finding, Outcome
 from replica.errors import HostError
 from replica.ids import Digest
-
-TOKENS_MAX = 1 << 23
-"""Most tokens of all contexts together, each counted in full: memory for their ids."""
+from replica.limits import REPLAY_TOKENS_MAX
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +49,7 @@ def parts_of(
         for one in render_cases(part, renderers[judge], judge):
             rendered.append(one)
             tokens += len(one.context.ids)
-            if tokens > TOKENS_MAX:
+            if tokens > REPLAY_TOKENS_MAX:
                 raise ReplayTooLarge
         parts.append(Part(judge, tuple(rendered)))
     return parts

@@ -117,6 +117,7 @@ from replica.conversation.runs import (
 )
 from replica.conversation.shelf import MemoryShelf, Shelf
 from replica.conversation.texts import NAME_CHARACTERS_MAX, check_name, says_nothing
+from replica.conversation.token_ids import TokenIds
 
 __all__ = [
     "INVITATION_SECRET_BYTES",
@@ -169,6 +170,7 @@ __all__ = [
     "Slot",
     "Step",
     "Stored",
+    "TokenIds",
     "address_of",
     "addresses_in",
     "awaited",

@@ -7,6 +7,7 @@ generated, and a late reader resumes at its offset.
 
 import hashlib
 from bisect import bisect_left
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -16,7 +17,7 @@ from replica.limits import DRAFT_BYTES_MAX
 from replica.log import verify
 
 _FRAME_BYTES, _TOKEN_BYTES = 600, 40
-"""Memory of a frame without tokens and data, and of each of its tokens."""
+"""Memory of a frame without tokens and data, and of each of its tokens at most."""
 
 DRAFT_TAG = b"antiphon/v1/draft"
 DRAFT_STREAM_TAG = b"antiphon/v1/draft-stream"
@@ -40,7 +41,8 @@ class Draft:
     request: EntryId
     run: int
     token_offset: int
-    token_ids: tuple[int, ...]
+    token_ids: Sequence[int]
+    """A tuple where they were generated, TokenIds where they came from a peer."""
     byte_offset: int
     data: bytes
     digest: Digest
@@ -53,7 +55,7 @@ def start_digest(request: EntryId, run: int) -> Digest:
     return tagged_sha256(DRAFT_STREAM_TAG, request + run.to_bytes(8, "little"))
 
 
-def extend_digest(digest: Digest, token_ids: tuple[int, ...]) -> Digest:
+def extend_digest(digest: Digest, token_ids: Iterable[int]) -> Digest:
     """Extend a digest by token ids, one at a time, so that it is independent of framing."""
     for token_id in token_ids:
         digest = Digest(hashlib.sha256(digest + token_id.to_bytes(4, "little")).digest())

@@ -5,9 +5,8 @@ from enum import Enum
 from itertools import islice
 
 from replica.ids import ConversationId, PublicKey
+from replica.limits import STALE_S
 
-STALE_S = 60.0
-"""Time without an entry after which a conversation whose request waits may be closed."""
 LOOKED_AT_MAX = 256
 """Open conversations that are looked at to find one to close, those idle for longest."""
 

@@ -16,13 +16,11 @@ from enum import Enum
 from replica.core.asked import Asked
 from replica.core.open_listed import Creator, OpenListed, UseOf
 from replica.ids import ConversationId, PublicKey
-from replica.limits import CONVERSATIONS_PER_LINK_MAX, LISTED_MAX
+from replica.limits import CONVERSATIONS_PER_LINK_MAX, LISTED_MAX, OPENING_MAX
 from replica.link import ListingItem
 
 FOLLOWED_MAX = CONVERSATIONS_PER_LINK_MAX
 """Conversations followed because a hub lists them: invented ones cost bounded memory."""
-OPENING_MAX = 64
-"""Listed conversations that are opened at the same time."""
 RETRY_S = 1.0
 """Time after which room is looked for again, where there was none."""
 

@@ -31,9 +31,6 @@ from replica.io.disk import sync_folder
 from replica.io.to_the_end import to_the_end
 from replica.refusals import BlobMissing, BlobTooLarge, ConversationDeleted, StoreLocked
 
-UPLOAD_LIFETIME_S = 24 * 3600
-"""Age of an upload that nobody goes on with, after which it is deleted."""
-
 
 @dataclass(slots=True)
 class _Turn:
@@ -46,7 +43,7 @@ class _Turn:
 class Blobs:
     """All blobs of one replica."""
 
-    lifetimes_s: ClassVar[dict[str, float]] = {".part": UPLOAD_LIFETIME_S}
+    lifetimes_s: ClassVar[dict[str, float]] = {".part": limits.UPLOAD_LIFETIME_S}
     """The age after which `sweep` deletes a file, by the ending of its name; others stay."""
 
     def __init__(

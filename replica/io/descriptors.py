@@ -4,11 +4,8 @@ import resource
 
 from replica import limits
 
-CALLS_SHARE = 4
-"""A stream has a connection, a transfer a connection and a file; a quarter is for the rest."""
 
-
-def allow_descriptors(wanted: int = CALLS_SHARE * limits.STREAMS_MAX) -> int:
+def allow_descriptors(wanted: int = limits.CALLS_SHARE * limits.STREAMS_MAX) -> int:
     """Raise the limit of open files towards `wanted`; return the limit.
 
     The system's default, 1,024 in many places, is what a few hundred connections use up.
@@ -23,7 +20,7 @@ def allow_descriptors(wanted: int = CALLS_SHARE * limits.STREAMS_MAX) -> int:
 
 def calls_allowed(descriptors: int) -> int:
     """Return how many streams, and how many transfers, so many descriptors allow."""
-    return max(1, min(limits.STREAMS_MAX, descriptors // CALLS_SHARE))
+    return max(1, min(limits.STREAMS_MAX, descriptors // limits.CALLS_SHARE))
 
 
 def connections_allowed(descriptors: int, addresses: int) -> int:

@@ -12,8 +12,9 @@ from typing import ClassVar
 from replica.ids import ConversationId, Digest
 from replica.io.blob_files import bad_name, in_thread, part_name, set_expiry, unlink
 from replica.io.blob_tally import Tally
-from replica.io.blobs import UPLOAD_LIFETIME_S, Blobs
+from replica.io.blobs import Blobs
 from replica.io.to_the_end import to_the_end
+from replica.limits import UPLOAD_LIFETIME_S
 from replica.refusals import BlobMissing
 
 

@@ -25,9 +25,6 @@ ENTRIES_FRAME_BYTES = 32 * 1024
 _CHANNEL_BYTES, _ID_BYTES, _WALK_BYTES = 4_096, 80, 640
 """Memory of a channel, of an id in a set, of the walk over a lane."""
 
-IDS_HELD_MAX = 1 << 20
-"""Most ids of a hub that all channels of a client keep, and one channel while chunks arrive."""
-
 
 @dataclass(slots=True)
 class Channel:
@@ -226,7 +223,7 @@ class Channel:
         All are dropped where they are too many, with those that other channels keep `beside`.
         """
         self.peer_ids.update(ids)
-        if len(self.peer_ids) + beside > IDS_HELD_MAX:
+        if len(self.peer_ids) + beside > limits.IDS_HELD_MAX:
             self.peer_ids = set()
             return None
         if more:

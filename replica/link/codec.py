@@ -10,7 +10,7 @@ from typing import Literal, cast
 
 from antiphon.v1 import errors_pb2, log_pb2
 from antiphon.v1 import sync_pb2 as pb
-from replica.conversation import Draft, Progress
+from replica.conversation import Draft, Progress, TokenIds
 from replica.errors import EntryRefused
 from replica.ids import (
     ID_BYTES,
@@ -237,7 +237,7 @@ def draft_from_pb(raw: pb.Draft) -> Draft:
         EntryId(_id(raw.request)),
         raw.run,
         raw.token_offset,
-        tuple(raw.token_ids),
+        TokenIds(raw.token_ids),
         raw.byte_offset,
         raw.data,
         Digest(_id(raw.digest)),

@@ -11,9 +11,6 @@ from replica.link import comparison
 from replica.link.channel import Channel
 from replica.log import MEMBERSHIP_TRACKS
 
-SEEDINGS_MAX = 3
-"""Times a client sends a log to a hub that does not know it, before it gives up."""
-
 
 def seed(channel: Channel, held: Conversation, now: float) -> bool:
     """Queue the log for the hub; return False if the hub's refusal is final.
@@ -22,7 +19,7 @@ def seed(channel: Channel, held: Conversation, now: float) -> bool:
     it may also refuse them for good, so later tries are few and send the
     membership entries only.
     """
-    if held.log.genesis is None or channel.seedings >= SEEDINGS_MAX:
+    if held.log.genesis is None or channel.seedings >= limits.SEEDINGS_MAX:
         return False
     channel.in_flight.clear()
     channel.recheck(now + limits.RESYNC_S)

@@ -18,7 +18,6 @@ from replica.link import Close, Fault, Frame
 from replica.refusals import SlowReader
 from syncd.hint import Answered, Hint
 
-OUTBOX_MESSAGES_MAX = 20_000
 LONG_BYTES = 8_192
 """Bytes from which on an item takes a while to encode or copy."""
 LOW_WATER_BYTES = limits.OUTBOX_BYTES_MAX // 4
@@ -83,7 +82,10 @@ class Outbox:
             return
         self._queue.put_nowait(item)
         self._count(_size(item) if item is not None else 0)
-        if self._bytes > limits.OUTBOX_BYTES_MAX or self._queue.qsize() > OUTBOX_MESSAGES_MAX:
+        if (
+            self._bytes > limits.OUTBOX_BYTES_MAX
+            or self._queue.qsize() > limits.OUTBOX_MESSAGES_MAX
+        ):
             self._stall()
 
     def end(self, error: AntiphonError) -> None:

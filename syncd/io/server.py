@@ -198,7 +198,7 @@ def _policy(config: HubConfig, data_dir: Path) -> Policy:
         conversations_in_memory_max=config.conversations_in_memory_max,
         logs_bytes_max=config.logs_bytes_max,
         disk_creator_bytes_max=config.disk_creator_bytes_max,
-        disk_bytes_max=config.disk_bytes_max or 0.9 * disk_usage(data_dir).total,
+        disk_bytes_max=config.disk_bytes_max or limits.DISK_SHARE * disk_usage(data_dir).total,
         host_keys=frozenset(map(key_from_hex, config.host_keys)),
     )
 

@@ -6,12 +6,12 @@ from collections import Counter
 from collections.abc import Callable
 
 from replica.ids import ConversationId, PublicKey
+from replica.limits import PAYERS_MAX, WAIT_S_MAX
 from replica.link import Message, conversation_of
 from replica.refusals import RateLimited
 from syncd.budget import (
     STRANGERS,
     UPLOAD_UNITS,
-    WAIT_S_MAX,
     Budget,
     is_reserved,
     units_of,
@@ -24,8 +24,6 @@ from syncd.fan_out import HubEffects
 from syncd.hub import Hub
 from syncd.shares import Payer
 
-PAYERS_MAX = 65_536
-"""Keys whose payers are remembered; the others are strangers until their next work."""
 CALL_BYTES = 4_096
 """Bytes that a call is charged for, beside those it reads."""
 

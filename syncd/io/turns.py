@@ -20,10 +20,6 @@ from syncd.shares import Payer
 from syncd.step_queue import StepQueue
 from syncd.tally import Tally
 
-TURNS_PER_S = 200.0
-"""Turns while some wait: with all their work they keep a hub busy for a fifth of the time."""
-TURNS_AT_ONCE = 200
-"""Turns before any waits: some 0.2 s of work."""
 _GONE_MAX = 64
 """Calls that ended while they waited and are passed over in one step."""
 
@@ -38,7 +34,7 @@ class Turns:
 
     def __init__(self) -> None:
         """Start with nobody waiting."""
-        self._bucket = Bucket(TURNS_PER_S, TURNS_AT_ONCE)
+        self._bucket = Bucket(limits.TURNS_PER_S, limits.TURNS_AT_ONCE)
         self._queue: StepQueue[asyncio.Future[bool]] = StepQueue()
         self._waiting = 0
         self._by_address: Tally[bytes] = Tally()

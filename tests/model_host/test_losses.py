@@ -3,7 +3,8 @@
 import pytest
 
 from model_host.errors import CacheBusy
-from model_host.losses import LOSSES_MAX, Losses
+from model_host.losses import Losses
+from replica.limits import LOSSES_MAX
 
 
 def test_a_bounded_number_of_losses_is_borne() -> None:

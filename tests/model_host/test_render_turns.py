@@ -1,6 +1,7 @@
 """Who renders next: payers in turn, and answers before calls."""
 
-from model_host.render_turns import ANSWERS_IN_A_ROW_MAX, RenderTurns
+from model_host.render_turns import RenderTurns
+from replica.limits import ANSWERS_IN_A_ROW_MAX
 
 
 def waiting(answers: str = "", calls: str = "") -> RenderTurns[str]:

@@ -4,7 +4,7 @@ from replica import limits
 from replica.ids import ConversationId, Digest, EntryId, Lane, Position, PublicKey
 from replica.link.codec import encode_frame
 from replica.link.messages import Ids, Open
-from spec import tables
+from spec import limit_meanings
 
 ID = bytes(32)
 
@@ -53,4 +53,4 @@ def test_a_blob_travels_in_frames_and_fits_among_those_of_its_conversation() -> 
 
 def test_every_limit_has_a_meaning_in_the_chapter() -> None:
     names = {name for name in vars(limits) if name.isupper()}
-    assert names == tables.MEANINGS.keys()
+    assert names == limit_meanings.MEANINGS.keys()

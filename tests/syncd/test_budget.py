@@ -1,14 +1,12 @@
 """The cost budget: who waits when there is more work than time (LIM-8)."""
 
 from replica.ids import Digest, EntryId, PublicKey
+from replica.limits import BURST_UNITS, HALF_LIFE_S, NEWCOMER_S, RESERVE_UNITS, UNITS_PER_S
 from replica.link.messages import Close, Entries, Ids, Open
 from replica.log.body import Grant, Member, Role
 from syncd.budget import (
-    BURST_UNITS,
     NEWCOMERS,
-    RESERVE_UNITS,
     STRANGERS,
-    UNITS_PER_S,
     Budget,
     is_reserved,
     units_of,
@@ -16,8 +14,7 @@ from syncd.budget import (
     units_sent,
     vouched,
 )
-from syncd.creators import NEWCOMER_S
-from syncd.shares import HALF_LIFE_S, Payer
+from syncd.shares import Payer
 from tests.support.scene import Scene
 from tests.support.writers import Writer
 

@@ -3,10 +3,9 @@
 import pytest
 
 from replica.ids import PublicKey
+from replica.limits import HALF_LIFE_S, NEWCOMER_S
 from syncd import creators
 from syncd.budget import NEWCOMERS, Budget
-from syncd.creators import NEWCOMER_S
-from syncd.shares import HALF_LIFE_S
 
 KEYS = [PublicKey(bytes([n]) * 32) for n in range(100, 200)]
 

@@ -4,10 +4,10 @@ import pytest
 
 from replica import limits
 from replica.conversation.conversation import Conversation
+from replica.limits import OPEN_LOOKED_AT
 from replica.log.body import Cancel, Member, Request, Revocation, Role, Sampling
 from replica.log.entry import Entry
-from syncd import hint
-from syncd.hint import OPEN_LOOKED_AT, Answered, Hint, OwnHead, answers, hint_for
+from syncd.hint import Answered, Hint, OwnHead, answers, hint_for
 from tests.support.call_count import calls
 from tests.support.sample import Sample
 from tests.support.stories import Story, answer, cut_at
@@ -108,7 +108,7 @@ def test_a_hint_of_many_own_heads_names_the_latest(
 ) -> None:
     """A lane may be forked without end, and changes of members begin any number of lanes."""
     monkeypatch.setattr(limits, "OWN_HEADS_MAX", 9)
-    monkeypatch.setattr(hint, "FORK_HEADS_MAX", 4)
+    monkeypatch.setattr(limits, "FORK_HEADS_MAX", 4)
     begun = [Writer(1, epoch=number) for number in range(100, 108)]
     lanes = [asked.add(w.write(asked.id, said("x"), parents=[asked.genesis])) for w in begun]
     twins = [begun[5].restored() for _ in range(40)]

@@ -3,7 +3,8 @@
 import random
 
 from replica.ids import PublicKey
-from syncd.shares import FORGOTTEN_UNITS, HALF_LIFE_S, Payer, Shares
+from replica.limits import HALF_LIFE_S
+from syncd.shares import FORGOTTEN_UNITS, Payer, Shares
 from tests.support.call_count import calls
 
 

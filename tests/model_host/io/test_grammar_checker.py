@@ -10,6 +10,7 @@ from model_host.grammar_source import GrammarSource
 from model_host.io import grammar_checker
 from model_host.io.grammar_checker import GrammarChecker
 from model_host.refusals import GrammarInvalid
+from replica.limits import GRAMMARS_MAX
 
 
 def lark(text: str) -> GrammarSource:
@@ -102,7 +103,7 @@ async def test_an_owner_waits_behind_its_own_grammars_alone(
 
     async def problem_of(source: GrammarSource) -> str:
         checked.append(source.text)
-        if len(checked) == grammar_checker.PROCESSES_MAX:
+        if len(checked) == GRAMMARS_MAX:
             all_begun.set()
         await going_on.wait()
         return ""
@@ -117,7 +118,7 @@ async def test_an_owner_waits_behind_its_own_grammars_alone(
     gone.cancel()
     going_on.set()
     await asyncio.gather(*checks)
-    begun = grammar_checker.PROCESSES_MAX
+    begun = GRAMMARS_MAX
     assert checked[:begun] == [source.text for source in many[:begun]]
     assert one.text in checked[begun : begun + 3]  # who has gone had a turn too
     assert len(checked) == 10

@@ -79,7 +79,7 @@ async def test_a_caller_that_reads_too_slowly_loses_its_replay(
 async def test_of_the_replays_that_nobody_reads_the_oldest_goes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(replay_handler, "UNREAD_MAX", 1)
+    monkeypatch.setattr(replay_handler, "REPLAYS_UNREAD_MAX", 1)
     async with two_profiles(tmp_path) as two, calls_of(two) as calls:
         for _ in range(4):
             await two.talk.ask("hello", tokens=1)

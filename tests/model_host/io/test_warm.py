@@ -9,13 +9,13 @@ import pytest
 from model_host import warming
 from model_host.errors import CacheBusy
 from model_host.io import engine_thread
-from model_host.io.warm import WARMS_MAX
 from model_host.refusals import ContextTooLong
 from model_host.replay.computation import Computation
 from replica.conversation import Outcome
 from replica.errors import AntiphonError
 from replica.ids import EntryId
 from replica.io.host_calls import HostCalls
+from replica.limits import WARMS_MAX
 from replica.log.body import Grant, Member, Role
 from replica.log.entry import public_key
 from replica.refusals import ArgumentInvalid, ConversationUnknown, NotAllowed

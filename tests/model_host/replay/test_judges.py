@@ -91,9 +91,9 @@ def test_the_contexts_of_all_parts_together_are_bounded(monkeypatch: pytest.Monk
     collected = collect(scene.held)
     parts = parts_of(collected, HOST.digest, OFFERED)
     tokens = sum(len(one.context.ids) for part in parts for one in part.rendered)
-    monkeypatch.setattr(judges, "TOKENS_MAX", tokens)
+    monkeypatch.setattr(judges, "REPLAY_TOKENS_MAX", tokens)
     assert parts_of(collected, HOST.digest, OFFERED) == parts
-    monkeypatch.setattr(judges, "TOKENS_MAX", tokens - 1)
+    monkeypatch.setattr(judges, "REPLAY_TOKENS_MAX", tokens - 1)
     with pytest.raises(ReplayTooLarge):
         parts_of(collected, HOST.digest, OFFERED)
 

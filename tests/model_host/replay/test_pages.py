@@ -5,9 +5,9 @@ import pytest
 
 from model_host.errors import CacheBusy
 from model_host.kv import PagePool
-from model_host.losses import LOSSES_MAX
 from model_host.replay.pages import ReplayPages
 from model_host.replay.passes import Pass, Span, passes_of
+from replica.limits import LOSSES_MAX
 from tests.model_host.kv.paged import SLAB_BYTES, extend
 from tests.model_host.number_engine import NumberEngine, answer
 

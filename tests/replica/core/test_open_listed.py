@@ -2,8 +2,9 @@
 
 import pytest
 
-from replica.core.open_listed import LOOKED_AT_MAX, STALE_S, OpenListed, Use
+from replica.core.open_listed import LOOKED_AT_MAX, OpenListed, Use
 from replica.ids import ConversationId, PublicKey
+from replica.limits import STALE_S
 
 ADA, BOB = (PublicKey(bytes([n]) * 32) for n in (1, 2))
 

@@ -6,16 +6,10 @@ from dataclasses import dataclass, field
 import pytest
 
 from replica.core import FollowPolicy, LeftOut
-from replica.core.open_listed import STALE_S, Use
-from replica.core.selection import (
-    FOLLOWED_MAX,
-    OPENING_MAX,
-    RETRY_S,
-    Selection,
-    Turn,
-)
+from replica.core.open_listed import Use
+from replica.core.selection import FOLLOWED_MAX, RETRY_S, Selection, Turn
 from replica.ids import ConversationId, Digest, PublicKey
-from replica.limits import LISTED_MAX
+from replica.limits import LISTED_MAX, OPENING_MAX, STALE_S
 from replica.link.messages import ListingItem
 
 ADA, BOB, EVE = (PublicKey(bytes([n]) * 32) for n in (1, 2, 3))

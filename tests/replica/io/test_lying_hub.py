@@ -15,12 +15,11 @@ from antiphon.v1 import sync_pb2 as pb
 from replica import limits
 from replica.conversation.drafts import Draft
 from replica.core import selection
-from replica.core.selection import OPENING_MAX
 from replica.ids import ConversationId, Digest, EntryId
 from replica.io import hub_link, rpc
 from replica.io.grpc_server import listen
 from replica.io.replica import Replica
-from replica.limits import LISTING_ITEMS_MAX
+from replica.limits import LISTING_ITEMS_MAX, OPENING_MAX
 from replica.link import greeting
 from replica.link.auth import Authenticator
 from replica.link.codec import decode_frame, encode_frame

@@ -107,7 +107,7 @@ def test_ids_count_once_their_last_chunk_is_here(line: Line) -> None:
 
 
 def test_more_ids_than_can_be_kept_are_dropped(line: Line, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(channels, "IDS_HELD_MAX", 2)
+    monkeypatch.setattr(limits, "IDS_HELD_MAX", 2)
     assert line.channel.collect_ids(line.ids, more=True) is None
     assert line.channel.peer_ids == set()
 

@@ -224,7 +224,7 @@ def test_the_ids_of_a_peer_are_complete_with_the_last_list(scene: Scene) -> None
 def test_more_ids_of_a_peer_than_the_limit_are_dropped(
     scene: Scene, monkeypatch: pytest.MonkeyPatch, held_max: int, complete: bool
 ) -> None:
-    monkeypatch.setattr(channels, "IDS_HELD_MAX", held_max)
+    monkeypatch.setattr(limits, "IDS_HELD_MAX", held_max)
     ids = _ids(*scene.lane[:3])
     assert scene.channel.collect_ids(ids, more=False) == (set(ids) if complete else None)
     assert not scene.channel.peer_ids

@@ -2,8 +2,8 @@
 
 import pytest
 
+from replica import limits
 from replica.ids import ConversationId, Digest, EntryId
-from replica.link import channel as channels
 from replica.link.channel import Channel
 from replica.link.events import SyncState
 from replica.link.messages import Ids, Open, Opened
@@ -63,7 +63,7 @@ def test_each_open_is_followed_by_one_list_of_ids_and_its_answer(scene: Scene) -
 def test_ids_that_a_hub_names_are_bounded_for_all_conversations_together(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(channels, "IDS_HELD_MAX", 5)
+    monkeypatch.setattr(limits, "IDS_HELD_MAX", 5)
     channel, other = scene.channel(), Channel(ConversationId(bytes(32)))
     scene.side.channels[other.id] = other
     other.peer_ids, other.wanted = {EntryId(b"p" * 32)}, {EntryId(b"w" * 32)}

@@ -5,11 +5,12 @@ import pytest
 from replica import limits
 from replica.conversation.conversation import Conversation
 from replica.ids import Digest
+from replica.limits import SEEDINGS_MAX
 from replica.link.acks import acked_by
 from replica.link.client_side import BUSY_CHECKS_MAX
 from replica.link.events import EntriesAcked, EntryFailed, StateChanged, SyncState
 from replica.link.messages import Ack, Entries, Fault, Ids, Open, Opened
-from replica.link.seed import SEEDINGS_MAX, seed
+from replica.link.seed import seed
 from replica.log.body import Grant, Member, Role
 from replica.log.damage import Lost
 from replica.refusals import (

@@ -2,8 +2,9 @@
 
 from replica import limits
 from replica.conversation.conversation import Conversation
+from replica.limits import SEEDINGS_MAX
 from replica.link.channel import Channel
-from replica.link.seed import SEEDINGS_MAX, seed
+from replica.link.seed import seed
 from replica.log.body import Grant, Member, Role
 from replica.log.damage import Lost
 from tests.support.writers import Writer, said

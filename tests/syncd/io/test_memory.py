@@ -11,12 +11,12 @@ from replica.errors import AntiphonError
 from replica.ids import ConversationId, Digest
 from replica.io.blobs import Blobs
 from replica.io.store import Store
+from replica.limits import BURST_UNITS
 from replica.link.frame import Frame
 from replica.link.messages import Close, Credit, Hello, Ids, Open, Pong
 from replica.log.body import Grant, Member, Role
 from replica.refusals import QuotaExceeded
 from syncd.accountant import Accountant
-from syncd.budget import BURST_UNITS
 from syncd.connected import LinkId
 from syncd.hub import Hub
 from syncd.io.driver import HubDriver

@@ -2,10 +2,11 @@
 
 from replica import limits
 from replica.ids import ConversationId, EntryId, Lane, Position, PublicKey
+from replica.limits import OUTBOX_MESSAGES_MAX
 from replica.link.frame import Frame
 from replica.link.messages import Ack, Pong
 from syncd.hint import Hint, OwnHead
-from syncd.io.outbox import OUTBOX_MESSAGES_MAX, Item, Outbox
+from syncd.io.outbox import Item, Outbox
 
 CONVERSATION = ConversationId(bytes(32))
 

@@ -13,13 +13,13 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from antiphon.v1 import blob_pb2, sync_pb2
 from replica.ids import ConversationId, EntryId, Track
 from replica.io import rpc
+from replica.limits import BURST_UNITS
 from replica.link.auth import Authenticator
 from replica.log.body import Grant, Member, Role
 from replica.log.codec.entries import entry_from_pb, entry_to_pb
 from replica.log.entry import Entry, entry_id
 from replica.refusals import FrameTooLarge
 from syncd import queries
-from syncd.budget import BURST_UNITS
 from syncd.io.config import HubConfig
 from syncd.io.server import start
 from tests.support.callers import ServedHub, refused, serve_hub, until

@@ -3,11 +3,12 @@
 import pytest
 
 from replica.ids import ConversationId
+from replica.limits import BURST_UNITS
 from replica.link.messages import Entries
 from replica.log.body import Message, Speaker, Text, ToolResult
 from replica.log.entry import Entry
 from replica.refusals import RateLimited
-from syncd.budget import BURST_UNITS, STRANGERS, Budget
+from syncd.budget import STRANGERS, Budget
 from syncd.fan_out import HubEffects
 from syncd.io import throttle as module
 from syncd.io.throttle import CALL_BYTES, Throttle

@@ -17,6 +17,7 @@ from antiphon.v1 import host_pb2 as pb
 from replica.conversation import Outcome, ReplayMode
 from replica.ids import EntryId, tagged_sha256
 from replica.io import HostSample
+from replica.limits import KEEP_S_MAX
 from replica.log import Role, public_key
 from replica.refusals import ArgumentInvalid, NotAllowed
 
@@ -182,10 +183,6 @@ async def evict_beside_an_answer(run: UnderTest) -> None:
         equal(reason, "CACHE_BUSY", "the answer to Evict")
         await talk.cancel(request)
         await talk.answer(request)
-
-
-KEEP_S_MAX = 3_600
-"""Most seconds that the protocol lets a caller ask for."""
 
 
 @_case("HOST-71", "PAGE-8")
