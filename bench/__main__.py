@@ -15,7 +15,7 @@ from bench import plots
 FOLDER = Path(__file__).parent
 BENCHES = (
     "append", "turn_bytes", "resume", "exact", "engine", "turn", "restore", "agents", "fairness",
-    "replay", "start", "abuse", "abuse_scale", "abuse_hub", "library",
+    "replay", "start", "abuse", "abuse_folds", "abuse_scale", "abuse_hub", "library",
 )  # fmt: skip
 
 

@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 from statistics import median
 from time import process_time
 
-from bench.abuse import FRAME_MS, HOST, HUB, LONG, READER, ROLES, SIZES, WRITER
+from bench.abuse import FRAME_MS, LONG, SIZES
+from bench.abuse_scene import HOST, HUB, READER, ROLES, WRITER
 from bench.hostile_logs import ANY, EMPTY, Pen, Talk, extended, said
 from bench.result import Goal, report, say, sized_parser
 from replica.ids import Lane, Track

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bench import abuse, abuse_hub, abuse_scale
+from bench import abuse, abuse_folds, abuse_hub, abuse_scale
 from bench.__main__ import BENCHES, FOLDER
 from bench.plots import draw
 from bench.result import Goal
@@ -52,6 +52,15 @@ def test_an_attack_costs_no_more_in_a_log_of_10_000_entries(attack: str) -> None
         if not missed:
             break
     assert missed == []
+
+
+@pytest.mark.parametrize("attack", [one.__name__ for one in abuse_folds.ATTACKS])
+def test_a_fold_of_5_000_entries_pauses_on_its_way(attack: str) -> None:
+    for _ in range(MEASURED):
+        (row,) = abuse_folds.measure((5_000,), [attack], rounds=1)
+        if row.hold_ms <= row.cpu_ms / 2:
+            break
+    assert row.hold_ms <= row.cpu_ms / 2
 
 
 def test_the_figures_of_scale_can_be_measured() -> None:

@@ -48,6 +48,7 @@ from replica.log.body import (
 from replica.log.bundle import Bundle, decode_bundle, encode_bundle
 from replica.log.codec import decode_body, parse, sampling_from_pb, sampling_to_pb
 from replica.log.codec.entries import entry_from_pb, entry_to_pb
+from replica.log.cuts import difference
 from replica.log.damage import MEMBERSHIP_TRACKS, NOTHING_LOST, Damage, Lost
 from replica.log.digest import digest_of, digest_of_packed, head_bytes
 from replica.log.entry import (
@@ -135,6 +136,7 @@ __all__ = [
     "cuts_at_heads",
     "decode_body",
     "decode_bundle",
+    "difference",
     "digest_of",
     "digest_of_packed",
     "encode_bundle",

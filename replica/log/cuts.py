@@ -11,6 +11,7 @@ from typing import Any
 from replica.ids import EntryId, PublicKey
 from replica.log.body import Cut
 from replica.log.entry import Entry
+from replica.log.meter import Meter
 
 Lookup = Callable[[EntryId], Entry | None]
 _DROPPED_MAX = 1_024
@@ -77,6 +78,13 @@ class KeptIds(Set[EntryId]):
 def is_moved(was: Set[EntryId], now: Set[EntryId]) -> bool:
     """Say whether kept ids are others but for some, which `^` returns at once."""
     return isinstance(was, KeptIds) and isinstance(now, KeptIds) and was.shares_with(now)
+
+
+def difference(one: Set[EntryId], other: Set[EntryId], meter: Meter) -> Set[EntryId]:
+    """Return the ids in one set of kept ids and not in the other, with turns."""
+    if is_moved(one, other):
+        return one - other
+    return {i for i in meter.turns(one) if i not in other}
 
 
 class _Chain:

@@ -26,8 +26,9 @@ def ends(
 
 def unfollowed(log: Log, found: Iterable[Entry], unreached: Container[EntryId] = ()) -> list[Entry]:
     """Return the entries that no other of them follows."""
-    entries = {entry.id: entry for entry in found}
-    first = first_reached(entries.values(), unreached)
+    turns = log.meter.turns
+    entries = {entry.id: entry for entry in turns(found)}
+    first = first_reached(turns(entries.values()), unreached)
 
     def follow(at: EntryId) -> tuple[EntryId, ...]:
         header = log.entries[at].header
@@ -38,7 +39,7 @@ def unfollowed(log: Log, found: Iterable[Entry], unreached: Container[EntryId] =
 
     starts = (p for e in entries.values() for p in e.header.parents)
     followed = reach(starts, follow, meter=log.meter)
-    return [e for e in entries.values() if e.id not in followed]
+    return [e for e in turns(entries.values()) if e.id not in followed]
 
 
 def first_reached(entries: Iterable[Entry], unreached: Container[EntryId]) -> int:

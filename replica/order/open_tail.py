@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from replica.ids import EntryId, PublicKey, Track
 from replica.limits import PARENTS_MAX
-from replica.log import Entry, Kind, Membership
+from replica.log import Entry, Kind, Membership, difference
 from replica.order.eligible import is_tail_entry
 from replica.order.ends import first_reached, unfollowed
 from replica.order.late import LateMessages
@@ -53,15 +53,16 @@ class OpenTail:
         self._request = tip.seal.request if tip is not None and is_apart else None
         self._unsealed = unsealed
         self._behind_request = behind_request or set()
-        behind = (self._log.entries[i].header.author for i in (*unsealed, *self._behind_request))
-        self._authors = set(behind)
+        turns = self._log.meter.turns
+        behind = turns((*unsealed, *self._behind_request))
+        self._authors = {self._log.entries[i].header.author for i in behind}
         self._late = LateMessages(order, tip, unsealed) if tip is not None else None
         late = map(self._log.entries.__getitem__, self._late.ids if self._late is not None else ())
-        entries = {entry.id: entry for entry in (*found, *late)}
+        entries = {entry.id: entry for entry in turns((*found, *late))}
         self._found = set(entries)
-        self._first = first_reached(entries.values(), order.unreached)
+        self._first = first_reached(turns(entries.values()), order.unreached)
         last = unfollowed(self._log, entries.values(), order.unreached)
-        self._ends = sorted(entry.order_key for entry in last)
+        self._ends = sorted(entry.order_key for entry in turns(last))
 
     def is_of(self, tip: SealNode | None, start: EntryId) -> bool:
         """Say whether this is the tail of `tip`, from this start and under today's membership."""
@@ -100,12 +101,14 @@ class OpenTail:
             was, kept = before.kept.get(key), now.kept.get(key)
             if was is kept:
                 continue
-            if self._request is not None or kept is None or (was is not None and kept - was):
+            if self._request is not None or kept is None:
                 return False  # entries come back, or decide what waits for the answer
-            if was is not None:
-                lost |= (was - kept) & self._found
-            else:
+            if was is None:
                 lost |= self._lost_of(key, kept)
+            elif difference(kept, was, self._log.meter):
+                return False  # entries come back
+            else:
+                lost |= difference(was, kept, self._log.meter) & self._found
         lost.discard(self._start)
         return not lost or self._lose(lost)
 

@@ -90,7 +90,7 @@ class Folds:
     def _go_on(
         self, coroutine: greenlet, work: Callable[[], None] | None = None
     ) -> Conversation | None:
-        """Run a step, the first one of `work`; return the conversation that pauses, None at its end.
+        """Run a step, the first one of `work`; return what pauses, None at its end.
 
         To create a coroutine takes ten times as long as to switch to it, so one is kept.
         """
