@@ -96,8 +96,6 @@ class HubShelf(Mapping[ConversationId, Conversation]):
         self.bytes_max = bytes_max
         self.bytes_over = 0
         """Memory beyond the bound that the last eviction left."""
-        self.evicted_bytes = 0
-        """Memory of all conversations evicted so far."""
         self.loaded_bytes = 0
         """Memory of all conversations loaded so far, when they were."""
         self._held: dict[ConversationId, Conversation] = {}
@@ -241,6 +239,5 @@ class HubShelf(Mapping[ConversationId, Conversation]):
                 self.index(held)
                 left.append(conversation)
                 size -= held.memory_bytes
-                self.evicted_bytes += held.memory_bytes
         self.bytes_over = max(0, size - self.bytes_max)
         return tuple(left)

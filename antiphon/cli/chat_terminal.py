@@ -318,8 +318,7 @@ class TerminalChat:
 
 
 def _siblings(chat: ChatSession, node: SealNode) -> bool:
-    around = node.parent.children if node.parent is not None else chat.held.order.roots
-    return len(around) > 1
+    return len(chat.held.order.children(node.parent)) > 1
 
 
 async def talk(chat: ChatSession, keyboard: Keyboard) -> int:

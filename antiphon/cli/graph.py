@@ -83,7 +83,7 @@ class _Drawing:
 
     def _children(self, node: SealNode | None) -> list[SealNode]:
         """Return the seals that extend a node, the one with the latest activity last."""
-        children = self._held.order.roots if node is None else node.children
+        children = self._held.order.children(node)
         return sorted(children, key=lambda n: self._latest[n.id])
 
     def _answer(
@@ -123,9 +123,8 @@ class _Drawing:
     def _node(self, node: SealNode, prefix: str) -> "Iterator[Part]":
         """Draw one turn without its answer, with the seal's mark at its first new entry."""
         shown = self._shown(node)
-        goes_on = bool(node.children or node.generation or self._tail_of(node))
-        digits = node.id.hex()[:ID_DIGITS]
-        children = self._children(node)
+        digits, children = node.id.hex()[:ID_DIGITS], self._children(node)
+        goes_on = bool(children or node.generation or self._tail_of(node))
         passed_over = bool(children) and not children[-1].lists_answer_of(node)
         if not shown and (node.generation is None or passed_over):
             state = "being answered" if node.generation is None else ""

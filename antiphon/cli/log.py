@@ -176,7 +176,7 @@ def _print_graph(session: Session, held: Conversation, names: Names, place: Plac
                     "prev_seal": node.parent.id.hex() if node.parent is not None else None,
                     "entries": [i.hex() for i in node.seal.entries],
                     "generation": node.generation.hex() if node.generation is not None else None,
-                    "is_tip": not node.children,
+                    "is_tip": not held.order.children(node),
                 }
             )
         return

@@ -77,9 +77,10 @@ def row_of(
 def is_side_leaf(held: Conversation, entry: Entry) -> bool:
     """Say whether an answer is in no later context although its branch continues."""
     node = held.order.nodes.get(next(iter(entry.header.parents), EntryId(b"")))
-    if node is None or node.generation != entry.id or not node.children:
+    if node is None or node.generation != entry.id:
         return False
-    return not any(child.lists_answer_of(node) for child in node.children)
+    children = held.order.children(node)
+    return bool(children) and not any(child.lists_answer_of(node) for child in children)
 
 
 def _row_of(held: Conversation, entry: Entry, names: Names, *, is_verbose: bool) -> Row:

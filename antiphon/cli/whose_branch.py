@@ -37,12 +37,14 @@ def _begun_behind(held: Conversation, last: EntryId, own: PublicKey) -> list[Sea
     """Return the seals behind that of a request which others' forks began, the oldest first."""
     order, entries = held.order, held.log.entries
     seal = order.seal_of.get(last)
-    found, todo = list[SealNode](), list(order.nodes[seal].children) if seal is not None else []
+    found, todo = list[SealNode](), list[SealNode]()
+    if seal is not None:
+        todo += order.children(order.nodes[seal])
     while todo:
         node = todo.pop()
         header = entries[node.seal.request].header
         if header.conflict == Conflict.FORK and header.author != own:
             found.append(node)
         else:
-            todo += node.children
+            todo += order.children(node)
     return sorted(found, key=lambda node: entries[node.id].order_key)

@@ -145,8 +145,7 @@ def request_of(held: Conversation, entry: Entry) -> EntryId | None:
 
 def _forks(held: Conversation, seal: EntryId, me: PublicKey) -> Iterator[e.Event]:
     node = held.order.nodes[seal]
-    siblings = node.parent.children if node.parent is not None else held.order.roots
-    others = [one for one in siblings if one.id != seal]
+    others = [one for one in held.order.children(node.parent) if one.id != seal]
     if not others:
         return
 

@@ -3,7 +3,7 @@
 Pure. Links read and extend it.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -37,18 +37,16 @@ _ENTRY_BYTES = 3_000
 class _Batch:
     """A context at the end of which the entries admitted in it are folded, once."""
 
-    def __init__(self, fold: Callable[[], None]) -> None:
-        self._fold = fold
-        self.depth = 0
-        """Contexts that run; they may be nested."""
+    def __init__(self, held: "Conversation") -> None:
+        self._held = held
 
     def __enter__(self) -> None:
-        self.depth += 1
+        self._held.batches += 1
 
     def __exit__(self, kind: type[BaseException] | None, *_raised: object) -> None:
-        self.depth -= 1
-        if not self.depth and (kind is None or issubclass(kind, Exception)):
-            self._fold()
+        self._held.batches -= 1
+        if kind is None or issubclass(kind, Exception):
+            self._held.fold()
 
 
 class Conversation:
@@ -61,12 +59,8 @@ class Conversation:
         self.order = Order(self.log)
         self.damage = Damage()
         self._unfolded: list[Entry] = []
-        self.batch = _Batch(self._fold)
-        """Folds the entries admitted in this context once, at its end; `order` lags until then.
-
-        A change of membership may need a fold from scratch. A frame with many such
-        changes then needs one pass, not one for each.
-        """
+        self.batches = 0
+        """Batches that run; they may be nested."""
         self.drafts: dict[EntryId, DraftStream] = {}
         self._document: Document | None = None
         self._unread: list[Entry] = []
@@ -98,8 +92,7 @@ class Conversation:
             self._unfolded += verdict.entries
             if self.damage:
                 verdict = replace(verdict, stored=self.damage.receive(verdict.entries))
-            if not self.batch.depth:
-                self._fold()
+            self.fold()
         elif isinstance(verdict, Duplicate) and verdict.filled is not None:
             self._document = None
             self.order.open_tail = None  # the body may turn out to be malformed
@@ -126,7 +119,19 @@ class Conversation:
             frontier(self.order, tips[-1] if tips else None)
         self.log.digest  # noqa: B018  # kept with the log
 
-    def _fold(self) -> None:
+    @property
+    def batch(self) -> _Batch:
+        """A context in which entries are admitted and folded once, at its end; `order` lags behind.
+
+        A change of membership may need a fold from scratch. A frame with many such
+        changes then needs one pass, not one for each.
+        """
+        return _Batch(self)
+
+    def fold(self) -> None:
+        """Fold what was admitted, unless a batch runs, whose end does it."""
+        if self.batches:
+            return
         admitted, self._unfolded = self._unfolded, []
         had_tail = self.order.open_tail is not None
         # The order asks for what is covered, so that the log knows what a later grant covers.

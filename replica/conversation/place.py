@@ -83,8 +83,8 @@ def forks_at(held: Conversation, place: Place) -> bool:
 
 def newest_leaf(held: Conversation, node: SealNode) -> SealNode:
     """Return the leaf at or below `node` with the latest activity."""
-    nodes = held.order.nodes
-    below = reach([node.id], lambda i: (child.id for child in nodes[i].children))
+    order = held.order
+    below = reach([node.id], lambda i: (child.id for child in order.children(order.nodes[i])))
     return next(tip for tip in reversed(held.order.tips()) if tip.id in below)
 
 

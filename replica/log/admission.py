@@ -53,12 +53,15 @@ class Duplicate:
 
 
 Verdict = Admitted | Pending | Duplicate
+Insert = Callable[[Entry], Iterable[PublicKey]]
+"""Adds an entry to the admitted ones, and returns the keys to which it grants a role."""
 
 
 @dataclass(slots=True)
 class _Change:
     """The changes made by one call of `admit`."""
 
+    insert: Insert
     entries: list[Entry] = field(default_factory=list)
     refused: list[tuple[Entry, EntryRefused]] = field(default_factory=list)
     ready: deque[EntryId] = field(default_factory=deque)
@@ -70,20 +73,10 @@ class _Change:
 class Admission:
     """The admission of entries to one log; `pending` are the entries held back, by id."""
 
-    def __init__(
-        self,
-        genesis: EntryId,
-        entries: Mapping[EntryId, Entry],
-        insert: Callable[[Entry], Iterable[PublicKey]],
-        meter: Meter,
-    ) -> None:
-        """Start with `entries`, all admitted ones by id.
-
-        `insert` adds an entry to them and returns the keys to which it grants a role.
-        """
+    def __init__(self, genesis: EntryId, entries: Mapping[EntryId, Entry], meter: Meter) -> None:
+        """Start with `entries`, all admitted ones by id."""
         self._genesis = genesis
         self._entries = entries
-        self._insert = insert
         self._meter = meter
         self._pending = PendingEntries()
         self._granted: set[PublicKey] = set()
@@ -91,7 +84,7 @@ class Admission:
         """The keys to which any entry grants a role, whether it counts or not."""
         self.pending: Mapping[EntryId, Entry] = self._pending.entries
 
-    def admit(self, entry: Entry, *, verified: bool) -> Verdict:
+    def admit(self, entry: Entry, insert: Insert, *, verified: bool) -> Verdict:
         """Admit or hold back an entry that is not admitted yet. Raises EntryRefused."""
         known = self.pending.get(entry.id)
         if known is not None:
@@ -102,8 +95,8 @@ class Admission:
         named = check_contents(entry, verified=verified, turn=self._meter.turn)
         missing = self._missing(entry, named)
         if not missing and not self.pending and self._is_granted(entry):
-            return self._admit_at_once(entry)
-        change = _Change()
+            return self._admit_at_once(entry, insert)
+        change = _Change(insert)
         if self._pending.add(entry, missing):
             try:
                 self._mark_complete(entry, change)
@@ -116,10 +109,10 @@ class Admission:
             return Pending(missing, refused)
         return Admitted(tuple(change.entries), refused)
 
-    def _admit_at_once(self, entry: Entry) -> Admitted:
+    def _admit_at_once(self, entry: Entry, insert: Insert) -> Admitted:
         """Admit an entry that lacks nothing, while none is pending. Raises EntryRefused."""
         check_ancestors(entry, self._header)
-        self._granted.update(self._insert(entry))
+        self._granted.update(insert(entry))
         return Admitted((entry,))
 
     def _is_granted(self, entry: Entry) -> bool:
@@ -162,7 +155,7 @@ class Admission:
         # a grant that a later cut made void, and that no replica need hold.
         for entry in self._meter.turns(self._pending.with_ancestors(entry_id)):
             self._pending.remove_admitted(entry.id)
-            granted = self._insert(entry)
+            granted = change.insert(entry)
             self._granted.update(granted)
             change.entries.append(entry)
             change.admissible += self._pending.complete_by(granted)

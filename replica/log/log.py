@@ -12,13 +12,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from replica import limits
 from replica.ids import ConversationId, Digest, EntryId, Lane, Position, PublicKey, Track
 from replica.log.admission import Admission, Duplicate, Verdict
-from replica.log.body import Body, Genesis, Member, listed_ids
+from replica.log.bodies import Bodies
+from replica.log.body import Genesis, Member
 from replica.log.checks import filled
-from replica.log.codec import decode_body, fields_of
+from replica.log.codec import fields_of
 from replica.log.cover import Cover
 from replica.log.entry import Entry, send_order
 from replica.log.heads import Heads
-from replica.log.kinds import CONTROL_KINDS, Kind, is_known
+from replica.log.kinds import Kind, is_known
 from replica.log.lanes import Lanes
 from replica.log.members import Membership, Roster, granted_by
 from replica.log.meter import Meter
@@ -47,13 +48,19 @@ class Log:
         """Number of seals by their first parent and their author."""
         self.roster = Roster(self.entries, self.meter)
         """The membership, now or at given heads."""
-        self.admission = Admission(EntryId(conversation), self.entries, self._insert, self.meter)
+        self.admission = Admission(EntryId(conversation), self.entries, self.meter)
         self.pending: Mapping[EntryId, Entry] = self.admission.pending
         """The pending entries by id: they lack other entries, or a grant to their author."""
         self.unknown_critical: list[EntryId] = []
         """Entries of a critical kind unknown here, visible or void."""
         self._children: dict[EntryId, list[EntryId]] = {}
-        self._bodies: dict[EntryId, Body | None] = {}
+        self._bodies = Bodies(self.entries)
+        self.body = self._bodies.body
+        """Read the body of an admitted entry; None where missing, unknown or void."""
+        self.is_malformed = self._bodies.is_malformed
+        """Say whether a present body of a known kind does not parse."""
+        self.named = self._bodies.named
+        """Return the ids an admitted entry names: prev, parents, basis, and ids its body lists."""
         self._lanes = Lanes(self.entries)
         self.lane_count = self._lanes.__len__
         """Return the number of lanes."""
@@ -95,7 +102,7 @@ class Log:
         known = self.entries.get(entry.id)
         if known is None:
             try:
-                verdict = self.admission.admit(entry, verified=verified)
+                verdict = self.admission.admit(entry, self._insert, verified=verified)
             except BodyMalformed:
                 self.meter.count(_fields_of(entry, self.meter))
                 raise
@@ -106,7 +113,7 @@ class Log:
         if whole is not None:
             self.entries[known.id] = whole
             self.size_bytes += whole.size_bytes - known.size_bytes
-            self._bodies.pop(known.id, None)
+            self._bodies.forget(known.id)
             self.bodyless.pop(known.id, None)
         return Duplicate(whole)
 
@@ -136,34 +143,9 @@ class Log:
 
     # --- reading ---------------------------------------------------------
 
-    def body(self, entry_id: EntryId) -> Body | None:
-        """Read the body of an admitted entry; None where missing, unknown or void."""
-        if entry_id not in self._bodies:
-            entry = self.entries[entry_id]
-            try:
-                parsed = decode_body(entry.header.kind, entry.body) if entry.body else None
-            except BodyMalformed:
-                parsed = None  # void; `is_malformed` distinguishes it from missing
-            self._bodies[entry_id] = parsed
-        return self._bodies[entry_id]
-
-    def is_malformed(self, entry_id: EntryId) -> bool:
-        """Say whether a present body of a known kind does not parse."""
-        entry = self.entries[entry_id]
-        if not is_known(entry.header.kind):
-            return False
-        return entry.body is not None and self.body(entry_id) is None
-
     def children(self, entry_id: EntryId) -> Sequence[EntryId]:
         """Return the entries that have this one among their parents."""
         return self._children.get(entry_id, ())
-
-    def named(self, entry_id: EntryId) -> tuple[EntryId, ...]:
-        """Return the ids an admitted entry names: prev, parents, basis, and ids its body lists."""
-        header = self.entries[entry_id].header
-        if header.kind not in CONTROL_KINDS:
-            return header.ancestors()
-        return (*header.ancestors(), *listed_ids(self.body(entry_id)))
 
     def in_send_order(self, ids: Iterable[EntryId]) -> list[Entry]:
         """Return the entries in send order."""

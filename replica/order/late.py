@@ -8,6 +8,7 @@ only, and is kept in the tail until a request follows it.
 from collections.abc import Callable, Iterable
 from enum import Enum, auto
 from typing import TYPE_CHECKING
+from weakref import proxy
 
 from replica.ids import EntryId
 from replica.log import Entry, Kind, reach
@@ -34,7 +35,8 @@ class LateMessages:
 
     def __init__(self, order: "Order", tip: SealNode | None, behind: set[EntryId]) -> None:
         """Find them. `behind` are the entries that descend from the start, read as they grow."""
-        self._order, self._tip, self._behind = order, tip, behind
+        self._order: Order = proxy(order)  # it refers to this, and is freed with it
+        self._tip, self._behind = tip, behind
         self._ways: dict[EntryId, _Way] = {}
         self.ids: set[EntryId] = set()
         """The late messages that do not descend from the start."""

@@ -57,18 +57,18 @@ class SealNode:
     parent: "SealNode | None"
     depth: int
     coverage: Coverage
-    children: list["SealNode"] = field(default_factory=list)
     generation: EntryId | None = None
-    _jump: "SealNode" = field(init=False, repr=False, compare=False)
-    """An ancestor, or the first seal itself, by which any other is reached in O(log depth)."""
+    _jump: "SealNode | None" = field(init=False, repr=False, compare=False)
+    """An ancestor by which any other is reached in O(log depth); None for the first seal."""
 
     def __post_init__(self) -> None:
         """Choose the jump: steps grow in powers of two, as in a skew-binary list."""
         parent = self.parent
         if parent is None:
-            self._jump = self
+            self._jump = None
             return
-        near, far = parent._jump, parent._jump._jump
+        near = parent._jump or parent
+        far = near._jump or near
         doubles = parent.depth - near.depth == near.depth - far.depth
         self._jump = far if doubles else parent
 
@@ -76,11 +76,9 @@ class SealNode:
         """Say whether `node` is in the chain of this seal."""
         at = self
         while at.depth > node.depth:
-            if at._jump.depth >= node.depth:
-                at = at._jump
-            else:
-                assert at.parent is not None, "only the first seal has none, at depth 0"
-                at = at.parent
+            assert at.parent is not None, "only the first seal has none, at depth 0"
+            assert at._jump is not None, "only the first seal has none"
+            at = at._jump if at._jump.depth >= node.depth else at.parent
         return at is node
 
     def covers(self, entry_id: EntryId) -> bool:

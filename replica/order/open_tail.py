@@ -9,6 +9,7 @@ which messages are late. So the parents of the next entry cost no pass over a lo
 from bisect import bisect_left, insort
 from collections.abc import Iterable, Set
 from typing import TYPE_CHECKING
+from weakref import proxy
 
 from replica.ids import EntryId, PublicKey, Track
 from replica.limits import PARENTS_MAX
@@ -46,7 +47,8 @@ class OpenTail:
         `unsealed` are those behind `start`; `behind_request` those behind the tip's request,
         None where that is the start; `found` the start and the tail without late messages.
         """
-        self._order, self._log = order, order.log
+        self._order: Order = proxy(order)  # it refers to this, and is freed with it
+        self._log = order.log
         self._of: tuple[SealNode | None, EntryId, Membership] = tip, start, self._log.membership
         self._start = start
         is_apart = behind_request is not None

@@ -4,7 +4,7 @@ A pure fold over a Log. A seal is a host's statement of the model's context. The
 valid seals form a tree, and the entries behind a seal are never reordered.
 """
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 
 from replica.ids import EntryId, PublicKey
 from replica.log import Body, Entry, Generation, Kind, Log, Membership, Request, Seal
@@ -43,7 +43,8 @@ class Order:
         self.void: dict[EntryId, VoidReason] = {}
         self._badly_listed: dict[EntryId, list[EntryId]] = {}
         """Per request without a counting seal: the void seals that only one before them decides."""
-        self.roots: list[SealNode] = []
+        self._children: dict[EntryId | None, list[SealNode]] = {}
+        """By the seal they extend. A node has none: nodes refer to their parents alone."""
         self.listed_by: dict[EntryId, SealNode] = {}
         """Per sealed entry: the first seal, in (lamport, id) order, that lists it."""
         self.unreached = Unreached(self)
@@ -152,7 +153,7 @@ class Order:
             if self._comes_first(node.id, first.id):
                 self.listed_by[entry_id] = node
         coverage.length = node.depth + 1
-        (node.parent.children if node.parent else self.roots).append(node)
+        self._children.setdefault(node.parent.id if node.parent else None, []).append(node)
         if node.parent is not None:
             self._leaves.pop(node.parent.id, None)
         self._leaves[node.id], self._tips = node, None
@@ -224,12 +225,14 @@ class Order:
             )
         return list(self._tips)
 
+    def children(self, node: SealNode | None) -> Sequence[SealNode]:
+        """Return the seals that extend a seal, or that are the first of their chains."""
+        return self._children.get(node.id if node is not None else None, ())
+
     def branch_end(self, node: SealNode | None) -> SealNode | None:
         """Return the leaf reached from `node` by the earliest child at each step."""
-        children = node.children if node is not None else self.roots
-        while children:
+        while children := self.children(node):
             node = min(children, key=lambda n: self.log.entries[n.id].order_key)
-            children = node.children
         return node
 
     def answer(self, request_id: EntryId) -> Generation | None:

@@ -5,6 +5,7 @@ Pure. They are few in a long log: each seal removes those that its request follo
 
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
+from weakref import proxy
 
 from replica.ids import EntryId, PublicKey, Track
 from replica.log import Entry, Kind, Membership, reach
@@ -25,7 +26,8 @@ class Unreached:
 
     def __init__(self, order: "Order") -> None:
         """Start empty."""
-        self._order, self._log = order, order.log
+        self._order: Order = proxy(order)  # it refers to this, and is freed with it
+        self._log = order.log
         self._entries: set[EntryId] = set()
         self.messages: dict[EntryId, None] = {}
         """The messages among them, in the order in which they were folded."""

@@ -375,5 +375,5 @@ async def test_the_same_context_gives_the_same_place_for_a_second_answer(scene: 
     assert asked.message is not None
     held = scene.replica.shelf[scene.conversation]
     await scene.ask(None, place_at(held, asked.message))
-    assert len(held.order.roots) == 2
+    assert len(held.order.children(None)) == 2
     assert not held.order.void

@@ -1,6 +1,8 @@
 """One conversation in memory: restored, extended, and judged by what its store lost."""
 
+import gc
 from dataclasses import replace
+from weakref import ref
 
 import pytest
 
@@ -12,8 +14,10 @@ from replica.log.admission import Admitted, Duplicate, Pending
 from replica.log.body import DocumentUpdate, Grant, Join, Member, Revocation, Role
 from replica.log.damage import Lost
 from replica.log.entry import Entry
+from replica.order.tail import frontier, tail
 from replica.refusals import ConversationDamaged
 from tests.replica.order.turn import Turn
+from tests.support.stories import Story
 from tests.support.writers import Writer, said
 
 ADA, BOB = Writer(1), Writer(2)
@@ -191,3 +195,28 @@ def test_the_document_is_built_anew_when_the_membership_or_an_update_comes() -> 
     assert held.document is document
     held.admit(ada.write(held.id, Member(Grant(BOB.public, Role.READER)), parents=entries))
     assert held.document is not document
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_conversation_is_freed_as_soon_as_nobody_uses_it(seed: int) -> None:
+    entries = tuple(_grown(seed))
+    held = Conversation.restore(entries[0].conversation, entries)
+    held.prepare()
+    held.log.heads()
+    for tip in held.order.tips():
+        frontier(held.order, tip)
+        tail(held.order, tip)
+    kept = ref(held), ref(held.log), ref(held.order)
+    gc.collect()
+    gc.disable()
+    try:
+        del held, tip
+        assert [one() for one in kept] == [None] * 3
+    finally:
+        gc.enable()
+
+
+def _grown(seed: int) -> list[Entry]:
+    story = Story(seed)
+    story.grow(80)
+    return story.entries

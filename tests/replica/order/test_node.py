@@ -23,8 +23,6 @@ def node(number: int, parent: SealNode | None, *listed: EntryId) -> SealNode:
     added = SealNode(entry(number), seal, b"hal", parent, depth, coverage_up_to(parent))
     added.coverage.depth_of.update(dict.fromkeys(listed, depth))
     added.coverage.length = depth + 1
-    if parent is not None:
-        parent.children.append(added)
     return added
 
 

@@ -103,7 +103,7 @@ def ignores_the_basis() -> Patch:
 
 def breaks_ties_between_tips_by_arrival() -> Patch:
     def tips(self: Order) -> list[SealNode]:
-        leaves = [node for node in self.nodes.values() if not node.children]
+        leaves = [node for node in self.nodes.values() if not self.children(node)]
         entries = self.log.entries
         return sorted(leaves, key=lambda n: entries[n.generation or n.id].header.lamport)
 

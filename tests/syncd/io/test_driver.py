@@ -1,8 +1,10 @@
 """The hub's driver: evicted conversations, and those that must stay in memory."""
 
 import asyncio
+import gc
 from collections.abc import AsyncIterator
 from pathlib import Path
+from weakref import ref
 
 import pytest
 
@@ -117,3 +119,26 @@ async def test_memory_is_bounded_again_after_each_frame(driver: HubDriver):
         message = Entries(genesis.conversation, (genesis,))
         assert await driver.push(ADA.public, message, dict) == {genesis.id: None}
     await until(lambda: len(driver.hub.shelf) == 1)
+
+
+async def test_an_evicted_conversation_is_freed_at_once(driver: HubDriver):
+    links = [driver.connect(ADA.public, lambda _item: None, watches=bool(n)) for n in range(2)]
+    for link_id in links:
+        await driver.receive(link_id, Hello((1,)), 0)
+        await driver.receive(link_id, Open(IDS[0], Digest(bytes(32)), ()), 0)
+        entry = Writer(1, epoch=10 + link_id).write(IDS[0], said("x"), parents=[GENESES[0]])
+        await driver.receive(link_id, Entries(IDS[0], (entry,)), 0)
+    await driver.performer.flush()
+    held = ref(driver.hub.shelf[IDS[0]]), ref(driver.hub.shelf[IDS[0]].log)
+    gc.collect()
+    gc.disable()
+    try:
+        for link_id in links:
+            driver.disconnect(link_id)
+        await driver.permitted(ADA.public, IDS[1])
+        driver._evict()
+        await asyncio.sleep(0)
+        assert IDS[0] not in driver.hub.shelf
+        assert [one() for one in held] == [None, None]
+    finally:
+        gc.enable()
