@@ -138,12 +138,10 @@ class Conversation:
         self.order.receive(admitted)
         self._end_drafts(admitted)
         self._note_changes(admitted)
-        if had_tail and self.log.meter.may_pause and self._is_tail_due(admitted):
-            self.prepare()  # else whoever needs it next is held up
-
-    def _is_tail_due(self, admitted: Iterable[Entry]) -> bool:
-        tracks = {entry.header.track for entry in admitted}
-        return self.order.open_tail is None or Track.MEMBERSHIP in tracks
+        has_changed = any(entry.header.track == Track.MEMBERSHIP for entry in admitted)
+        is_due = had_tail and (has_changed or self.order.open_tail is None)
+        if is_due and self.log.meter.may_pause:
+            self.prepare()  # else whoever needs the tail next is held up
 
     @property
     def document(self) -> "Document":

@@ -150,7 +150,7 @@ class Order:
         for entry_id in self.log.meter.turns(node.seal.entries):
             coverage.depth_of[entry_id] = node.depth
             first = self.listed_by.setdefault(entry_id, node)
-            if self._comes_first(node.id, first.id):
+            if _comes_first(self.log, node.id, first.id):
                 self.listed_by[entry_id] = node
         coverage.length = node.depth + 1
         self._children.setdefault(node.parent.id if node.parent else None, []).append(node)
@@ -160,7 +160,7 @@ class Order:
         self.unreached.remove(node.id)
         self.unreached.reach(node.seal.request, node.seal.entries)
         for later in self._badly_listed.pop(node.seal.request, ()):
-            if self._comes_first(node.id, later):
+            if _comes_first(self.log, node.id, later):
                 self.void[later] = VoidReason.SEALED_BEFORE
         self.nodes[node.id] = node
         self.seal_of[node.seal.request] = node.id
@@ -174,20 +174,17 @@ class Order:
         parent = entry.header.parents[0]
         node = self.nodes.get(parent)
         if node is not None and node.author == entry.header.author:
-            if node.generation is None or self._comes_first(entry.id, node.generation):
+            if node.generation is None or _comes_first(self.log, entry.id, node.generation):
                 node.generation, self._tips = entry.id, None
                 self.unanswered.discard(self.log.entries[node.seal.request])
             return
         request = self.request(parent)
         if request is not None and request.host == entry.header.author:
             refusal = self.refusal_of.setdefault(parent, entry.id)
-            if self._comes_first(entry.id, refusal):
+            if _comes_first(self.log, entry.id, refusal):
                 self.refusal_of[parent] = entry.id
             if parent not in self.seal_of:
                 self.unanswered.discard(self.log.entries[parent])
-
-    def _comes_first(self, a: EntryId, b: EntryId) -> bool:
-        return self.log.entries[a].order_key < self.log.entries[b].order_key
 
     def request(self, entry_id: EntryId) -> Request | None:
         """Return the body of a request; None for any other id."""
@@ -259,3 +256,7 @@ class Order:
 
 def _host_named(body: Body | None) -> PublicKey | None:
     return body.host if isinstance(body, Request) else None
+
+
+def _comes_first(log: Log, a: EntryId, b: EntryId) -> bool:
+    return log.entries[a].order_key < log.entries[b].order_key

@@ -15,6 +15,7 @@ _STEPS = "it decides when others run, not the result"
 _LATER = "the same input fails a little later, for the same reason"
 
 EQUIVALENT: dict[str, str] = {
+    "replica/log/wire.py: _check: never count.turn is not None": _UNASKED,
     "replica/log/codec/entries.py: _decoded: never len(body) < SALT_BYTES": _ADMITTED,
     "replica/log/codec/entries.py: decode_header: header is None -> header is not None": _PARSER,
     "replica/log/codec/entries.py: decode_header: never header is None": _PARSER,
@@ -56,7 +57,7 @@ EQUIVALENT: dict[str, str] = {
     " isinstance(change, Revocation) and change.key == header.author and (not change.cuts) and"
     " (header.seq == 0) and (header.parents == (EntryId(entry.conversation),)) and"
     " (header.basis is None)": _ADMITTED,
-    "replica/order/tree.py: Order._count: never self._comes_first(node.id, first.id)": _UNASKED,
+    "replica/order/tree.py: Order._count: never _comes_first(self.log, node.id, first.id)": _UNASKED,
     "replica/log/cuts.py: KeptEntries.cut: never entry is None or "
     "entry.header.author != self._key": _FOREIGN,
     "replica/log/cuts.py: KeptEntries.cut: other junction in entry is None or "

@@ -33,7 +33,8 @@ TARGETS: dict[str, tuple[str, ...]] = {
         "_Chain._before", "_Chain.ids",
     ),
     "replica/log/cover.py": ("Cover._add", "Cover._cover", "Cover._changed"),
-    "replica/log/log.py": ("Log.admit", "Log._insert", "Log.body"),
+    "replica/log/bodies.py": ("Bodies.body",),
+    "replica/log/log.py": ("Log.admit", "Log._insert"),
     "replica/log/bundle.py": (
         "decode_bundle", "_misplaced", "_Reader.read_draft", "_Reader.read_all", "_Reader.record",
         "_Reader.add", "_Reader.add_entry", "_Reader.add_blob",

@@ -262,8 +262,7 @@ class _Turn:
         return 0
 
 
-@lru_cache(BODIES_CACHED)
-def _read_body(kind: int, body: bytes, turn: _Turn) -> tuple[Body | BodyMalformed | None, int]:
+def _decoded(kind: int, body: bytes, turn: _Turn) -> tuple[Body | BodyMalformed | None, int]:
     """Return a decoded body, or why it does not parse, with the number of its fields."""
     message = _MESSAGES.get(kind)
     if message is None:
@@ -277,6 +276,9 @@ def _read_body(kind: int, body: bytes, turn: _Turn) -> tuple[Body | BodyMalforme
         return body_from_pb(parse(message, content, BodyMalformed)), fields
     except (WireMalformed, BodyMalformed) as error:
         return BodyMalformed(error.detail), fields
+
+
+_read_body = lru_cache(BODIES_CACHED)(_decoded)
 
 
 def entry_to_pb(entry: Entry) -> pb.Entry:
