@@ -116,4 +116,5 @@ def _perform(work: Callable[[], None]) -> None:
     assert loop is not None, "a coroutine is no event loop"
     while True:
         work()
+        del work  # what it refers to is freed now, and not when the next work comes
         work = loop.switch(None)

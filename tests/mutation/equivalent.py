@@ -57,7 +57,8 @@ EQUIVALENT: dict[str, str] = {
     " isinstance(change, Revocation) and change.key == header.author and (not change.cuts) and"
     " (header.seq == 0) and (header.parents == (EntryId(entry.conversation),)) and"
     " (header.basis is None)": _ADMITTED,
-    "replica/order/tree.py: Order._count: never _comes_first(self.log, node.id, first.id)": _UNASKED,
+    "replica/order/tree.py: Order._count: never "
+    "_comes_first(self.log, node.id, first.id)": _UNASKED,
     "replica/log/cuts.py: KeptEntries.cut: never entry is None or "
     "entry.header.author != self._key": _FOREIGN,
     "replica/log/cuts.py: KeptEntries.cut: other junction in entry is None or "

@@ -21,6 +21,7 @@ from syncd import records
 from syncd.hub import Hub
 from syncd.io import record_keeper
 from syncd.io.driver import HubDriver
+from syncd.listing import item_of, list_of
 from syncd.policy import Policy
 from tests.support.files import flip_byte, full_disk, query
 from tests.support.writers import Writer, said
@@ -125,8 +126,8 @@ async def test_a_start_after_a_kill_reads_what_changed_just_before(disk: Disk) -
     async with disk.started() as (driver, store):
         assert store.loaded == [busy.id]
         shelf = driver.hub.shelf
-        assert list(shelf.listing(still.writer.public)) == [still.id]
-        listed = shelf.listed(still.id, still.writer.public)
+        assert list(list_of(shelf, still.writer.public)) == [still.id]
+        listed = item_of(shelf, still.id, still.writer.public)
         assert listed is not None
         held = await driver.permitted(still.writer.public, still.id)
         assert (len(held.log), held.log.digest) == (5_101, listed.digest)
@@ -326,7 +327,7 @@ class TestLongLogs:
             async with disk.started() as (driver, _):
                 for stored in await _stored(disk):
                     talk = next(one for one in talks if one.id == stored.conversation)
-                    listed = driver.hub.shelf.listed(talk.id, talk.writer.public)
+                    listed = item_of(driver.hub.shelf, talk.id, talk.writer.public)
                     held = await driver.permitted(talk.writer.public, talk.id)
                     assert set(held.log.entries) == {entry.id for entry in talk.entries}
                     assert listed is not None
