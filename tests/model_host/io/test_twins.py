@@ -68,7 +68,7 @@ async def check_answer(talk: Talk, request: EntryId, one: HostServer, two: HostS
     assert answer.finish_reason == FinishReason.LENGTH
     for host in (one, two):
         assert await host.replica.wait_for(lambda: bool(written(talk, host, Generation)), 10)  # noqa: B023
-        assert await host.replica.wait_for(lambda: not host.host.running, 10)  # noqa: B023
+        await until(lambda: not host.host.running)  # noqa: B023
         assert len(written(talk, host, Generation)) == 1
 
 
