@@ -50,6 +50,8 @@ _WIRE_TYPES = {
     Form.FIXED64: WireType.FIXED64,
     Form.FIXED32: WireType.FIXED32,
 }
+_VARINT, _BYTES = WireType.VARINT.value, WireType.BYTES.value
+_FIXED_BYTES = {WireType.FIXED64.value: 8, WireType.FIXED32.value: 4}
 # Enums are int32 to some parsers and uint32 to others; below 2^31 all agree.
 _VARINT_MAX = {
     Form.UINT64: 2**64 - 1,
@@ -73,6 +75,16 @@ class Field:
     repeated: bool = False
     oneof: str | None = None
     shape: "Shape | None" = None
+    wire_type: int = field(init=False)
+    omits_default: bool = field(init=False)
+    """Whether its default is never encoded; an empty message is none."""
+
+    def __post_init__(self) -> None:
+        """Compute once what is asked for each field of each body."""
+        wire_type = _WIRE_TYPES.get(self.form, WireType.BYTES).value
+        object.__setattr__(self, "wire_type", wire_type)
+        omits_default = not self.repeated and self.oneof is None
+        object.__setattr__(self, "omits_default", omits_default)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,12 +94,12 @@ class Shape:
     fields: Mapping[int, Field] = field(default_factory=dict)
 
 
-def read_varint(data: bytes, at: int) -> tuple[int, int]:
+def read_varint(data: bytes, at: int, end: int) -> tuple[int, int]:
     """Return (value, next offset). Raises WireMalformed if overlong, too large or cut off."""
-    if at < len(data) and data[at] < 0x80:  # as most are
+    if at < end and data[at] < 0x80:  # as most are
         return data[at], at + 1
     value = shift = 0
-    for index in range(at, min(at + 10, len(data))):
+    for index in range(at, min(at + 10, end)):
         byte = data[index]
         value |= (byte & 0x7F) << shift
         if byte < 0x80:
@@ -101,9 +113,10 @@ def read_varint(data: bytes, at: int) -> tuple[int, int]:
 
 
 @dataclass(slots=True)
-class _Count:
-    """The fields of a message and of those inside it, as far as it was scanned."""
+class _Scan:
+    """The bytes that are scanned, and the fields of all messages in them so far."""
 
+    data: bytes
     most: int
     turn: Callable[[], object] | None = None
     fields: int = 0
@@ -121,91 +134,108 @@ def check(
     An empty field is two bytes here, and hundreds once it is parsed. `turn` is called for each.
     Raises WireMalformed unless `data` is in the strict subset.
     """
-    count = _Count(len(data) if fields_max is None else fields_max, turn)
-    _check(data, shape, 0, count)
-    return count.fields
+    scan = _Scan(data, len(data) if fields_max is None else fields_max, turn)
+    _check(scan, 0, len(data), shape, 0)
+    return scan.fields
 
 
-def _check(data: bytes, shape: Shape, nesting: int, count: _Count) -> None:
+def _check(scan: _Scan, at: int, end: int, shape: Shape, nesting: int) -> None:
+    """Check the message between two offsets: nothing is copied, since there may be thousands."""
     if nesting > NESTING_MAX:
         raise WireMalformed(f"messages nest deeper than {NESTING_MAX}")
-    at, last = 0, 0
-    chosen: set[str] = set()
-    while at < len(data):
-        count.fields += 1
-        if count.fields > count.most:
-            raise WireMalformed(f"more than {count.most} fields")
-        if count.turn is not None:
-            count.turn()
-        tag, at = read_varint(data, at)
+    data, fields, last = scan.data, shape.fields, 0
+    chosen: set[str] | None = None
+    while at < end:
+        scan.fields += 1
+        if scan.fields > scan.most:
+            raise WireMalformed(f"more than {scan.most} fields")
+        if scan.turn is not None:
+            scan.turn()
+        if data[at] < 0x80:  # as in `read_varint`, without a call
+            tag, at = data[at], at + 1
+        else:
+            tag, at = read_varint(data, at, end)
         number, wire_type = tag >> 3, tag & 7
         if not 1 <= number <= FIELD_NUMBER_MAX:
             raise WireMalformed(f"field number {number} is out of range")
-        known = shape.fields.get(number)
+        known = fields.get(number)
         # Unknown fields may repeat: a newer version may have made them repeated.
-        repeats = known.repeated if known else True
+        repeats = known is None or known.repeated
         if number < last or (number == last and not repeats):
             raise WireMalformed(f"field {number} is out of order or repeated")
         last = number
-        if known is not None and known.oneof is not None:
+        if known is None:
+            at = _check_unknown(data, at, end, wire_type, number)
+            continue
+        if known.oneof is not None:
             # Some parsers keep the first member, some the last.
-            if known.oneof in chosen:
+            if chosen is None:
+                chosen = set()
+            elif known.oneof in chosen:
                 raise WireMalformed(f"field {number} is a second member of one oneof")
             chosen.add(known.oneof)
-        at = _check_value(data, at, wire_type, number, known, nesting, count)
-
-
-def _check_value(
-    data: bytes,
-    at: int,
-    wire_type: int,
-    number: int,
-    known: Field | None,
-    nesting: int,
-    count: _Count,
-) -> int:
-    if known is not None:
-        expected = _WIRE_TYPES.get(known.form, WireType.BYTES)
-        if wire_type != expected:
-            raise WireMalformed(f"field {number} has wire type {wire_type}, not {expected.value}")
-    match wire_type:
-        case WireType.VARINT:
-            value, end = read_varint(data, at)
-            if known is not None and value > _VARINT_MAX[known.form]:
-                raise WireMalformed(f"field {number} is out of range")
-            is_default = value == 0
-        case WireType.FIXED64 | WireType.FIXED32:
-            end = at + (8 if wire_type == WireType.FIXED64 else 4)
-            if end > len(data):
-                raise WireMalformed(f"field {number} is cut off")
-            is_default = not any(data[at:end])
-        case WireType.BYTES:
-            size, start = read_varint(data, at)
-            end = start + size
-            if end > len(data):
-                raise WireMalformed(f"field {number} is cut off")
-            is_default = size == 0 and (known is None or known.form != Form.MESSAGE)
-            if known is not None:
-                _check_content(data[start:end], number, known, nesting, count)
-        case _:
-            raise WireMalformed(f"field {number} has wire type {wire_type}")
-    if is_default and known is not None and not known.repeated and known.oneof is None:
-        raise WireMalformed(f"field {number} encodes its default")
-    return end
-
-
-def _check_content(content: bytes, number: int, known: Field, nesting: int, count: _Count) -> None:
-    match known.form:
-        case Form.MESSAGE:
+        if wire_type != known.wire_type:
+            raise WireMalformed(f"field {number} has wire type {wire_type}, not {known.wire_type}")
+        if wire_type != _BYTES:
+            at = _check_number(data, at, end, number, known)
+            continue
+        if at < end and data[at] < 0x80:
+            size, at = data[at], at + 1
+        else:
+            size, at = read_varint(data, at, end)
+        if size > end - at:
+            raise WireMalformed(f"field {number} is cut off")
+        if known.form is Form.MESSAGE:
             assert known.shape is not None, "message fields carry a shape"
-            _check(content, known.shape, nesting + 1, count)
+            _check(scan, at, at + size, known.shape, nesting + 1)
+        else:
+            _check_content(data[at : at + size], number, known)
+        at += size
+
+
+def _check_unknown(data: bytes, at: int, end: int, wire_type: int, number: int) -> int:
+    """Return the end of the value of an unknown field."""
+    if wire_type == _VARINT:
+        _, at = read_varint(data, at, end)
+    elif wire_type == _BYTES:
+        size, at = read_varint(data, at, end)
+        at += size
+    elif wire_type in _FIXED_BYTES:
+        at += _FIXED_BYTES[wire_type]
+    else:
+        raise WireMalformed(f"field {number} has wire type {wire_type}")
+    if at > end:
+        raise WireMalformed(f"field {number} is cut off")
+    return at
+
+
+def _check_number(data: bytes, at: int, end: int, number: int, known: Field) -> int:
+    """Check a varint or a number of fixed size; return its end."""
+    if known.wire_type == _VARINT:
+        value, after = read_varint(data, at, end)
+        if value > _VARINT_MAX[known.form]:
+            raise WireMalformed(f"field {number} is out of range")
+        is_default = value == 0
+    else:
+        after = at + _FIXED_BYTES[known.wire_type]
+        if after > end:
+            raise WireMalformed(f"field {number} is cut off")
+        is_default = not any(data[at:after])
+    if is_default and known.omits_default:
+        raise WireMalformed(f"field {number} encodes its default")
+    return after
+
+
+def _check_content(content: bytes, number: int, known: Field) -> None:
+    """Check the bytes of a field that is no message."""
+    if not content and known.omits_default:
+        raise WireMalformed(f"field {number} encodes its default")
+    match known.form:
         case Form.STRING:
             try:
                 content.decode("utf-8")
             except UnicodeDecodeError as error:
                 raise WireMalformed(f"field {number} is not UTF-8") from error
-        case Form.PACKED_UINT32 | Form.PACKED_FIXED32 if not content:
-            raise WireMalformed(f"field {number} is packed and empty")
         case Form.PACKED_FIXED32:
             if len(content) % 4:
                 raise WireMalformed(f"field {number} is cut off")

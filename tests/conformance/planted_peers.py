@@ -27,7 +27,7 @@ from replica.link.exchange import Exchange
 from replica.link.heartbeat import Heartbeat
 from replica.link.hub_side import HubSide
 from replica.log import Need, Outcome
-from replica.order import verdict
+from replica.order import tree, verdict
 from replica.order.tree import Order
 from replica.refusals import ConversationUnknown, Unauthenticated
 from tests.conformance import planted_writers as writers
@@ -344,8 +344,8 @@ def counts_wrong_context_digests() -> Patch:
 
 
 def counts_the_last_seal() -> Patch:
-    first = Order._comes_first
-    return mock.patch.object(Order, "_comes_first", lambda self, a, b: first(self, b, a))
+    first = tree._comes_first
+    return mock.patch.object(tree, "_comes_first", lambda log, a, b: first(log, b, a))
 
 
 def reports_no_diverged_lane() -> Patch:

@@ -15,7 +15,9 @@ _STEPS = "it decides when others run, not the result"
 _LATER = "the same input fails a little later, for the same reason"
 
 EQUIVALENT: dict[str, str] = {
-    "replica/log/wire.py: _check: never count.turn is not None": _UNASKED,
+    "replica/log/wire.py: _check: never scan.turn is not None": _UNASKED,
+    "replica/log/wire.py: _check: never at < end and data[at] < 128": _FORM,
+    "replica/log/wire.py: _check: never data[at] < 128": _FORM,
     "replica/log/codec/entries.py: _decoded: never len(body) < SALT_BYTES": _ADMITTED,
     "replica/log/codec/entries.py: decode_header: header is None -> header is not None": _PARSER,
     "replica/log/codec/entries.py: decode_header: never header is None": _PARSER,

@@ -1,7 +1,10 @@
 """The functions whose every small change is a mutant."""
 
 TARGETS: dict[str, tuple[str, ...]] = {
-    "replica/log/wire.py": ("read_varint", "_check", "_check_value", "_check_content"),
+    "replica/log/wire.py": (
+        "read_varint", "_check", "_check_unknown", "_check_number", "_check_content",
+        "Field.__post_init__",
+    ),
     "replica/log/codec/entries.py": (
         "shape_of", "decode_header", "_check_fields", "_check_lengths", "_check_genesis_fields",
         "decode_entry", "decode_body", "_decoded",

@@ -18,7 +18,7 @@ MESSAGE = shape_of(pb.Message.DESCRIPTOR)
 @given(st.integers(0, 2**64 - 1), st.binary(max_size=3))
 def test_a_minimal_varint_is_read_back(value: int, rest: bytes) -> None:
     data = varint(value)
-    assert wire.read_varint(data + rest, 0) == (value, len(data))
+    assert wire.read_varint(data + rest, 0, len(data + rest)) == (value, len(data))
 
 
 @given(st.integers(0, 2**56 - 1), st.integers(1, 2))
@@ -27,7 +27,7 @@ def test_a_padded_varint_is_refused(value: int, padding: int) -> None:
     data[-1] |= 0x80
     data += b"\x80" * (padding - 1) + b"\x00"
     with pytest.raises(WireMalformed):
-        wire.read_varint(bytes(data), 0)
+        wire.read_varint(bytes(data), 0, len(data))
 
 
 @given(st.binary(max_size=80))
