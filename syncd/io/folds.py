@@ -19,7 +19,7 @@ from syncd.fold_ends import end_fold, passed_over, resume
 from syncd.hub import Hub
 from syncd.io.pacer import Pacer
 
-STEP_S = 0.002
+STEP_S = 0.001
 """Time of a step after which work pauses where it may, like a slice of the pacer."""
 
 

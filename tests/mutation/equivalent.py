@@ -18,7 +18,7 @@ EQUIVALENT: dict[str, str] = {
     "replica/log/wire.py: _check: never scan.turn is not None": _UNASKED,
     "replica/log/wire.py: _check: never at < end and data[at] < 128": _FORM,
     "replica/log/wire.py: _check: never data[at] < 128": _FORM,
-    "replica/log/codec/entries.py: _decoded: never len(body) < SALT_BYTES": _ADMITTED,
+    "replica/log/codec/entries.py: _scanned: never len(body) < SALT_BYTES": _ADMITTED,
     "replica/log/codec/entries.py: decode_header: header is None -> header is not None": _PARSER,
     "replica/log/codec/entries.py: decode_header: never header is None": _PARSER,
     "replica/log/codec/bodies.py: _genesis_from_pb: never "
@@ -59,6 +59,9 @@ EQUIVALENT: dict[str, str] = {
     " isinstance(change, Revocation) and change.key == header.author and (not change.cuts) and"
     " (header.seq == 0) and (header.parents == (EntryId(entry.conversation),)) and"
     " (header.basis is None)": _ADMITTED,
+    "replica/order/tree.py: Order._receive_generation: never parent not in self.seal_of": _UNASKED,
+    "replica/order/tree.py: Order._receive_generation: "
+    "parent not in self.seal_of -> parent in self.seal_of": _UNASKED,
     "replica/order/tree.py: Order._count: never "
     "_comes_first(self.log, node.id, first.id)": _UNASKED,
     "replica/log/cuts.py: KeptEntries.cut: never entry is None or "

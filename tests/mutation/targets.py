@@ -7,7 +7,7 @@ TARGETS: dict[str, tuple[str, ...]] = {
     ),
     "replica/log/codec/entries.py": (
         "shape_of", "decode_header", "_check_fields", "_check_lengths", "_check_genesis_fields",
-        "decode_entry", "decode_body", "_decoded",
+        "decode_entry", "decode_body", "_scanned", "_decoded",
     ),
     "replica/log/codec/bodies.py": (
         "_heads", "_genesis_from_pb", "_change_from_pb", "_request_from_pb",

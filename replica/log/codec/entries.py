@@ -238,15 +238,15 @@ def decode_body(kind: int, body: bytes, turn: Callable[[], object] | None = None
     Raises BodyMalformed where the content does not parse or exceeds a bound. A
     control entry is then refused, any other is void.
     """
-    found, _ = _read_body(kind, body, _Turn(turn))
+    found = _read_body(kind, body, _Turn(turn))
     if isinstance(found, BodyMalformed):
         raise BodyMalformed(found.detail)
     return found
 
 
 def fields_of(kind: int, body: bytes, turn: Callable[[], object] | None = None) -> int:
-    """Return the number of fields of a body, about what it costs to decode it."""
-    return _read_body(kind, body, _Turn(turn))[1]
+    """Return the number of fields of a body, about what it costs to decode it, undecoded."""
+    return _scan(kind, body, _Turn(turn))[1]
 
 
 class _Turn:
@@ -262,20 +262,35 @@ class _Turn:
         return 0
 
 
-def _decoded(kind: int, body: bytes, turn: _Turn) -> tuple[Body | BodyMalformed | None, int]:
-    """Return a decoded body, or why it does not parse, with the number of its fields."""
+def _scanned(kind: int, body: bytes, turn: _Turn) -> tuple[BodyMalformed | None, int]:
+    """Return why a body is not in the strict subset, if so, with the number of its fields."""
     message = _MESSAGES.get(kind)
     if message is None:
         return None, 0
     if len(body) < SALT_BYTES:
         return BodyMalformed("a body has at least its 16 bytes of salt"), 0
     content, shape = body[SALT_BYTES:], shape_of(message.DESCRIPTOR)
-    fields = min(len(content) // 2, limits.BODY_FIELDS_MAX)  # at most, where it does not parse
     try:
-        fields = wire.check(content, shape, fields_max=limits.BODY_FIELDS_MAX, turn=turn.call)
-        return body_from_pb(parse(message, content, BodyMalformed)), fields
-    except (WireMalformed, BodyMalformed) as error:
-        return BodyMalformed(error.detail), fields
+        most = limits.BODY_FIELDS_MAX
+        return None, wire.check(content, shape, fields_max=most, turn=turn.call)
+    except WireMalformed as error:
+        # As many at most: the scan ended before the end.
+        return BodyMalformed(error.detail), min(len(content) // 2, limits.BODY_FIELDS_MAX)
+
+
+_scan = lru_cache(BODIES_CACHED)(_scanned)
+
+
+def _decoded(kind: int, body: bytes, turn: _Turn) -> Body | BodyMalformed | None:
+    """Return a decoded body, or why it does not parse."""
+    malformed, _ = _scan(kind, body, turn)
+    message = _MESSAGES.get(kind)
+    if malformed is not None or message is None:
+        return malformed
+    try:
+        return body_from_pb(parse(message, body[SALT_BYTES:], BodyMalformed))
+    except BodyMalformed as error:
+        return BodyMalformed(error.detail)
 
 
 _read_body = lru_cache(BODIES_CACHED)(_decoded)
