@@ -12,6 +12,7 @@ from replica.conversation import Conversation, check_owner_stays, newest_place
 from replica.ids import ConversationId, EntryId, PublicKey, short
 from replica.io.asked_host import choose_host
 from replica.io.issued_invitations import ISSUED, note_grant
+from replica.io.logger import get_logger
 from replica.io.replica import Replica
 from replica.io.turns import RequestOptions, say_as_system
 from replica.link import (
@@ -27,12 +28,15 @@ from replica.log import (
     Grant,
     Member,
     Revocation,
+    Role,
     Sampling,
     cuts_at_heads,
     range_fault,
     sampling_fault,
 )
 from replica.refusals import ArgumentInvalid, NoHost, NotAllowed
+
+_log = get_logger()
 
 SEED_BITS = 63
 HUB_WAIT_S = 5.0
@@ -94,6 +98,20 @@ async def grant(replica: Replica, conversation: ConversationId, change: Grant) -
     async with replica.processes.changing(ISSUED):
         await note_grant(replica.store, conversation, change)
         await _append_member(replica, await replica.load(conversation), Member(change))
+
+
+async def grant_to_host(replica: Replica, conversation: ConversationId, choice: HostChoice) -> None:
+    """Grant a conversation to the host that was chosen, and log which it is and why.
+
+    Raises NotAllowed unless this replica's key is an owner.
+    """
+    await grant(replica, conversation, Grant(choice.key, Role.HOST))
+    _log.info(
+        "conversation granted to a host",
+        conversation=short(conversation),
+        host=short(choice.key),
+        reason=choice.reason.value,
+    )
 
 
 async def remove(

@@ -1,9 +1,22 @@
 """Random conversations in which members, readers and strangers write what they should not."""
 
+from replica.conversation.next_seal import sealable
 from replica.ids import EntryId, Track
-from replica.log.body import Body, Cut, DocumentUpdate, Grant, Join, Member, Revocation, Role
-from replica.log.entry import Entry
-from tests.support.stories import Story, cut_at
+from replica.log.body import (
+    Body,
+    Cut,
+    DocumentUpdate,
+    Grant,
+    Join,
+    Member,
+    Request,
+    Revocation,
+    Role,
+    Sampling,
+)
+from replica.log.entry import Conflict, Entry
+from replica.order.tail import frontier
+from tests.support.stories import Story, answer, cut_at, seal_of
 from tests.support.writers import Writer, said
 
 TRACKS = (Track.CONVERSATION, Track.DOCUMENT, Track.MEMBERSHIP)
@@ -134,3 +147,37 @@ class Unruly(Story):
         author, track = self.random.choice(self.writers), self.random.choice(TRACKS)
         parents = self._some(track, 3)
         self.add(author.write(self.held.id, Join(), parents=parents, track=track))
+
+
+class Deep(Unruly):
+    """An unruly story with many turns in a row, so that its chains of seals are long."""
+
+    def grow(self, steps: int) -> None:
+        """Perform some random steps."""
+        for _ in range(steps):
+            if self.random.random() < 0.5:
+                self._take_turn()
+            else:
+                super().grow(1)
+
+    def _take_turn(self) -> None:
+        """Ask behind the deepest seal, and let the host seal and answer, if it still may."""
+        order, log = self.held.order, self.held.log
+        tip = max(order.tips(), key=lambda node: node.depth, default=None)
+        parents = self.at(*frontier(order, tip))
+        basis = log.entries[tip.id] if tip is not None else None
+        host, conflict = self.random.choice(self.hosts), self.random.choice(list(Conflict))
+        body = Request(host.public, Sampling())
+        asker = self.random.choice(self.owners)
+        request = self.add(
+            asker.write(self.held.id, body, parents=parents, basis=basis, conflict=conflict)
+        )
+        found = sealable(self.held, request.id) if request.id in log.entries else None
+        if found is None:
+            return
+        seal = seal_of(self.held, request.id, found.entries, tip.id if tip is not None else None)
+        self._seal(host, seal)
+        node = order.nodes.get(order.seal_of.get(request.id, request.id))
+        if node is not None:
+            at = self.at(node.id)
+            self.add(host.write(self.held.id, answer(), parents=at, basis=at[0]))

@@ -15,7 +15,7 @@ from replica.conversation import (
 )
 from replica.ids import ConversationId, EntryId, PublicKey, short
 from replica.io import HostMissing, Replica, begin, turns
-from replica.log import Body, CallKey, Grant, Role
+from replica.log import Body, CallKey
 from replica.refusals import ArgumentInvalid
 
 SYNC_S = 5.0
@@ -95,7 +95,7 @@ class Handle:
         return begin.request_options(self.replica, held, key=key, **given)
 
     async def grant_host(self) -> None:
-        """Grant the conversation to the host pinned, or vouched for by the hub.
+        """Grant the conversation to the host pinned, or vouched for by the hub; log which it is.
 
         Raises NoHost, HostMissing for a member that is no owner, and KeyRemoved.
         """
@@ -104,7 +104,7 @@ class Handle:
             raise removal_of(held, ours) or HostMissing()
         wait_s = begin.HUB_WAIT_S if self.replica.hub.is_configured else 0.0
         choice = await begin.choose_host_to_grant(self.replica, self._shared.pinned, None, wait_s)
-        await begin.grant(self.replica, self.id, Grant(choice.key, Role.HOST))
+        await begin.grant_to_host(self.replica, self.id, choice)
 
     async def caught_up(self) -> None:
         """Wait for what a linked hub holds, so that the calls of other devices are found."""

@@ -11,6 +11,7 @@ import pytest
 import antiphon
 from antiphon import aio
 from antiphon.library.errors import ReplicaClosed
+from replica.ids import short
 from replica.io import HostMissing, import_entries
 from replica.io.turns import AnswerOverdue
 from replica.refusals import ArgumentInvalid
@@ -32,6 +33,19 @@ async def test_one_call_asks_and_answers(talking: Lab):
         assert texts == ["Be brief.", "Capital of France?", "You said: Capital of France?"]
         said = [event for event in await trip.history() if isinstance(event, antiphon.Said)]
         assert [event.is_system for event in said] == [True, False]
+
+
+async def test_the_host_that_a_conversation_is_granted_to_is_logged(
+    talking: Lab, caplog: pytest.LogCaptureFixture
+):
+    caplog.set_level("INFO", logger="antiphon")
+    assert talking.hub is not None
+    (host,) = talking.hub.driver.hub.connected.hosts(lambda _key: True)
+    async with talking.open() as me:
+        await me.conversation("trip")
+    (said,) = (line for line in caplog.messages if "granted to a host" in line)
+    assert f"host={short(host.key)}" in said
+    assert "reason=vouched" in said
 
 
 async def test_a_name_stands_for_one_conversation_after_a_restart_and_on_another_device(
