@@ -73,6 +73,10 @@ class Folds:
                 await self._pacer.step(peer)
                 if self._go_on(coroutine) is None:
                     break
+        except asyncio.CancelledError:
+            coroutine.throw()  # what is between two states is read anew
+            self._hub.shelf.invalidate(paused.id)
+            raise
         finally:
             del self._of[paused.id]
             self._perform(end_fold(self._hub, paused))

@@ -258,3 +258,17 @@ async def test_an_error_in_a_fold_ends_its_call_and_no_other(
     assert not scene.driver.hub.shelf.folding.held
     await scene.send(again, scene.more)
     assert scene.more.id in await scene.stored()
+
+
+async def test_a_conversation_whose_fold_is_cut_off_is_read_anew(scene: Scene) -> None:
+    ada, again = await scene.link(ADA), await scene.link(ADA)
+    revoking = await scene.begin(ada, scene.revocation)
+    waiting = asyncio.create_task(scene.send(again, scene.more))
+    (fold,) = scene.driver.folds._running
+    fold.cancel()
+    await asyncio.gather(revoking, return_exceptions=True)
+    scene.pacer.go_on.set()
+    await waiting
+    held = scene.driver.hub.shelf[scene.id]
+    assert scene.revocation.id not in held.log.entries
+    assert {scene.more.id, *(entry.id for entry in scene.first)} == await scene.stored()
