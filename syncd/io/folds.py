@@ -9,6 +9,7 @@ A pause is no wait for the disk or a peer; the next step follows when the pacer 
 import asyncio
 import time
 from collections.abc import Callable
+from functools import partial
 
 from greenlet import getcurrent, greenlet
 
@@ -46,7 +47,7 @@ class Folds:
         task = asyncio.create_task(self._finish(peer, coroutine, paused), name="long fold")
         self._of[paused.id] = task
         self._running.add(task)
-        task.add_done_callback(self._running.discard)
+        task.add_done_callback(partial(self._end, coroutine, paused))
         await asyncio.shield(task)
 
     async def ended(self, conversation: ConversationId) -> None:
@@ -69,18 +70,25 @@ class Folds:
 
     async def _finish(self, peer: PublicKey, coroutine: greenlet, paused: Conversation) -> None:
         try:
-            while True:
+            await self._pacer.step(peer)
+            while self._go_on(coroutine) is not None:
                 await self._pacer.step(peer)
-                if self._go_on(coroutine) is None:
-                    break
-        except asyncio.CancelledError:
-            coroutine.throw()  # what is between two states is read anew
-            self._hub.shelf.invalidate(paused.id)
-            raise
         finally:
-            del self._of[paused.id]
-            self._perform(end_fold(self._hub, paused))
+            if coroutine is self._idle or coroutine.dead:  # else it is cut off: see `_end`
+                self._note_ended(paused)
         await self._resume(paused.id)
+
+    def _end(self, coroutine: greenlet, paused: Conversation, task: "asyncio.Task[None]") -> None:
+        """Let the store be read anew where a task is cancelled, perhaps before it began."""
+        self._running.discard(task)
+        if self._of.get(paused.id) is task:
+            coroutine.throw()
+            self._hub.shelf.invalidate(paused.id)
+            self._note_ended(paused)
+
+    def _note_ended(self, paused: Conversation) -> None:
+        del self._of[paused.id]
+        self._perform(end_fold(self._hub, paused))
 
     async def _resume(self, conversation: ConversationId) -> None:
         """Send the links what they were not sent meanwhile, in steps of their keys."""
