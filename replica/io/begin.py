@@ -109,7 +109,7 @@ async def grant_to_host(replica: Replica, conversation: ConversationId, choice: 
     _log.info(
         "conversation granted to a host",
         conversation=short(conversation),
-        host=short(choice.key),
+        key=short(choice.key),
         reason=choice.reason.value,
     )
 

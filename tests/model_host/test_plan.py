@@ -364,7 +364,7 @@ def test_a_missing_body_refuses_and_names_the_entry():
     scene.held.log.entries[entry.id] = type(entry)(
         entry.header_bytes, entry.signature, None, entry.id, entry.header
     )
-    scene.held.log._bodies.clear()
+    scene.held.log._bodies.forget(entry.id)
     with pytest.raises(BodyUnavailable) as refusal:
         scene.plan_of(ready)
     assert refusal.value.missing == (entry.id,)

@@ -44,7 +44,7 @@ async def test_the_host_that_a_conversation_is_granted_to_is_logged(
     async with talking.open() as me:
         await me.conversation("trip")
     (said,) = (line for line in caplog.messages if "granted to a host" in line)
-    assert f"host={short(host.key)}" in said
+    assert f"key={short(host.key)}" in said
     assert "reason=vouched" in said
 
 

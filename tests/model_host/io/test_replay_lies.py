@@ -240,7 +240,7 @@ def lacking(host: HostServer, talk: Talk, entry: EntryId) -> None:
     """Let the host hold an entry without its body."""
     log = host.replica.shelf[talk.id].log
     log.entries[entry] = replace(log.entries[entry], body=None)
-    log._bodies.pop(entry, None)
+    log._bodies.forget(entry)
 
 
 async def test_a_missing_body_is_named_and_stops_its_own_branch_alone(served: ServedHost):

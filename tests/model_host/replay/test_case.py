@@ -53,7 +53,7 @@ def test_a_missing_body_is_part_of_what_is_collected():
     first, second = scene.asks("a"), scene.asks("b")
     log = scene.held.log
     log.entries[first] = replace(log.entries[first], body=None)
-    log._bodies.pop(first)
+    log._bodies.forget(first)
     sealed = {one.case.entry: one for one in collect(scene.held).seals if one.case}
     assert sealed[first].case.recorded is None
     assert isinstance(sealed[second].listing, BodyUnavailable)

@@ -67,7 +67,7 @@ def test_a_missing_body_stops_its_own_branch_alone():
     first, second = scene.asks("a"), scene.asks("b")
     log = scene.held.log
     log.entries[first] = replace(log.entries[first], body=None)
-    log._bodies.pop(first)
+    log._bodies.forget(first)
     cases = {c.case.entry: c for c in render_cases(collect(scene.held), RENDERER, HERE.profile)}
     assert cases[first].problem is None
     assert cases[second].problem.cause is Cause.PART_MISSING
