@@ -151,6 +151,8 @@ ARCHIVE_BYTES_MAX = 1024 * 1024 * 1024
 CHECKPOINT_TOKENS_MAX = 2**24
 OUTBOX_BYTES_MAX = 16 * 1024 * 1024
 OUTBOX_MESSAGES_MAX = 20_000
+BACKLOG_BYTES_MAX = 1024 * 1024
+"""Bytes of one link that a hub received and that are not durable yet; then reading stops."""
 MEMORY_LINK_BYTES_MAX = 32 * 1024 * 1024
 """Most memory that one link occupies at a hub: queued frames, ids, pending entries; likewise
 the drafts of one conversation."""

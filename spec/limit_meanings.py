@@ -246,6 +246,11 @@ MEANINGS = {
         "QUOTA_EXCEEDED",
     ),
     "OUTBOX_MESSAGES_MAX": ("quota", "messages queued for one stream", "SLOW_READER"),
+    "BACKLOG_BYTES_MAX": (
+        "quota",
+        "bytes of a link that are not durable yet; beyond, it is not read",
+        "",
+    ),
     "DISK_SHARE": ("quota", "part of its disk for all conversations (LIM-15)", "QUOTA_EXCEEDED"),
     "RESERVE_SHARE": (
         "quota",

@@ -43,9 +43,6 @@ log = structlog.get_logger()
 TICK_S = 1.0
 """Interval between checks of deadlines, which are tens of seconds long."""
 
-BACKLOG_BYTES_MAX = 1024 * 1024
-"""Bytes of one link that may be received and not yet durable; then reading stops."""
-
 _Answer = TypeVar("_Answer")
 
 Sink = Callable[[Frame | Hint | Answered | None], None]
@@ -167,7 +164,7 @@ class HubDriver:
         done.add_done_callback(lambda _: self._note_done(link_id, frame_bytes, appended_at))
         if frame_bytes and link_id in self._backlog_bytes:
             self._backlog_bytes[link_id] += frame_bytes
-            if self._backlog_bytes[link_id] > BACKLOG_BYTES_MAX:
+            if self._backlog_bytes[link_id] > limits.BACKLOG_BYTES_MAX:
                 await asyncio.wait((done,))
 
     async def _receive_in_parts(

@@ -17,7 +17,6 @@ from replica.io.store import Store
 from replica.link.messages import Close, Entries, Hello, Open, Welcome
 from replica.log.body import Cut, Member, Revocation
 from syncd.hub import Hub
-from syncd.io import driver as driver_module
 from syncd.io import outbox as outbox_module
 from syncd.io.config import HubConfig
 from syncd.io.driver import HubDriver
@@ -101,7 +100,7 @@ async def test_frames_of_a_peer_that_does_not_read_are_not_read(
 async def test_a_link_is_read_no_faster_than_the_disk_writes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(driver_module, "BACKLOG_BYTES_MAX", 1000)
+    monkeypatch.setattr(limits, "BACKLOG_BYTES_MAX", 1000)
     writer = Writer(1)
     genesis = writer.genesis()
     async with await Store.open(tmp_path / "log.db") as store:
