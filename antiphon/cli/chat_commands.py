@@ -9,7 +9,7 @@ from antiphon.cli.cancel import cancel_awaited, say_closed
 from antiphon.cli.chat_session import ChatSession, Turn
 from antiphon.cli.errors import BranchUnknown, NothingBehind, NothingYet
 from antiphon.cli.log import print_row
-from antiphon.cli.rows import PREVIEW_CELLS, counted, cut, row_of
+from antiphon.cli.rows import PREVIEW_CELLS, counted, cut, followed_next, row_of
 from antiphon.cli.session import find_entry
 from antiphon.cli.take_back import take_back
 from antiphon.cli.turn import check_role, continued_form, continued_place
@@ -91,8 +91,7 @@ async def fork(chat: ChatSession, prefix: str) -> None:
     place = place_at(chat.held, at)
     await chat.go_to(at)
     row = row_of(chat.held, chat.held.log.entries[place.parents[0]], chat.names)
-    words = cut(" ".join(row.text.split()), PREVIEW_CELLS)
-    chat.session.out.note(f"the next message follows {row.id}  {row.who}: {words}")
+    chat.session.out.note(followed_next(row))
 
 
 async def branches(chat: ChatSession, name: str) -> None:

@@ -7,7 +7,7 @@ from rich.text import Text
 
 from antiphon.cli.command import ConversationArgument, command
 from antiphon.cli.names import Names
-from antiphon.cli.rows import PREVIEW_CELLS, cut, row_of
+from antiphon.cli.rows import followed_next, row_of
 from antiphon.cli.session import Choices, Session, check_readable, find_entry, load_from
 from replica.conversation import Conversation, Place, place_at
 
@@ -63,6 +63,5 @@ def _report_place(
         )
         return
     row = row_of(held, held.log.entries[place.parents[0]], names)
-    words = " ".join(row.text.split())
-    session.out.show(f"the next message follows {row.id}  {row.who}: {cut(words, PREVIEW_CELLS)}")
+    session.out.show(followed_next(row))
     session.out.note(Text("next: antiphon send TEXT, or antiphon chat", style="dim"))

@@ -19,6 +19,7 @@ from antiphon.cli.rows import (
     cut,
     entries_at,
     entry_record,
+    followed_next,
     is_open,
     row_of,
     wrapped,
@@ -29,7 +30,6 @@ from replica.ids import ConversationId, EntryId, short
 from replica.log import Entry, reach
 
 NARROW_CELLS = 60
-PREVIEW_CELLS = 36
 WHO_CELLS, WHO_CELLS_MAX = 8, 17
 WHO_COLORS = {"you": "cyan", "model": "green", "system": "magenta", "tool": "magenta"}
 
@@ -200,5 +200,4 @@ def _print_graph(session: Session, held: Conversation, names: Names, place: Plac
         out.show(text)
     out.note(Text(counted(len(held.order.tips()), "branch", "branches"), style="dim"))
     row = row_of(held, held.log.entries[place.parents[0]], names)
-    words = cut(f"{row.who}: {' '.join(row.text.split())}", PREVIEW_CELLS)
-    out.note(Text(f"the next message follows {row.id}  {words}", style="dim"))
+    out.note(Text(followed_next(row), style="dim"))
