@@ -37,7 +37,7 @@ class Bringers:
             self._by[conversation] = peer
 
     def take_back(self, conversation: ConversationId) -> None:
-        """Count a conversation no more whose genesis the disk refused."""
+        """Count a conversation no more that was refused, by a rule or by the disk."""
         peer = self._by.pop(conversation, None)
         if peer is not None:
             self._brought[peer] -= 1

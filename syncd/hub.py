@@ -225,7 +225,7 @@ class Hub:
             return out.build()
         was_ready, pending_before = link.phase is Phase.READY, link.intake.pending_bytes
         effects = self._receive(link.peer, message, lambda: link.receive(message, now, frame_bytes))
-        if link_id not in self.links:  # it ended in a pause
+        if link_id not in self.links or link.phase is Phase.CLOSED:  # it ended, maybe in a pause
             link.intake.drop_pending()
         conversation = conversation_of(message)
         if conversation is not None:
@@ -272,13 +272,16 @@ class Hub:
         conversation = conversation_of(message)
         if conversation is None:
             return receive()
-        is_new = not self.shelf.is_known(conversation)
+        brings = isinstance(message, Entries) and message.brings_genesis
+        is_new = brings and not self.shelf.is_known(conversation)
+        if is_new:  # before its fold may pause, so that it counts for what the key brings meanwhile
+            self.bringers.count(peer, conversation)
         self.shelf.touch(conversation)
         effects = receive()
         if effects.persist:
             self.disk.add(self.shelf[conversation], effects.persist)
-        if is_new and self.shelf.is_known(conversation):
-            self.bringers.count(peer, conversation)
+        if is_new and not self.shelf.is_known(conversation):
+            self.bringers.take_back(conversation)
         return effects
 
     def handle_deadlines(self, now: float) -> HubEffects:

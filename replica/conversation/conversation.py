@@ -63,6 +63,8 @@ class Conversation:
         """Batches that run; they may be nested."""
         self.drafts: dict[EntryId, DraftStream] = {}
         self._document: Document | None = None
+        self._had_tail = False
+        """Whether a body that came made the tail be dropped since the last fold."""
         self._unread: list[Entry] = []
         """Entries of the document track that were covered since the document was read."""
 
@@ -95,6 +97,7 @@ class Conversation:
             self.fold()
         elif isinstance(verdict, Duplicate) and verdict.filled is not None:
             self._document = None
+            self._had_tail |= self.order.open_tail is not None
             self.order.open_tail = None  # the body may turn out to be malformed
         return verdict
 
@@ -133,7 +136,7 @@ class Conversation:
         if self.batches:
             return
         admitted, self._unfolded = self._unfolded, []
-        had_tail = self.order.open_tail is not None
+        had_tail, self._had_tail = self._had_tail or self.order.open_tail is not None, False
         # The order asks for what is covered, so that the log knows what a later grant covers.
         self.order.receive(admitted)
         self._end_drafts(admitted)

@@ -34,6 +34,7 @@ class _Write:
     statements: Sequence[Statement]
     size_bytes: int = 0
     truncate: bool = False
+    is_derived: bool = False
     done: asyncio.Future[None] = field(
         default_factory=lambda: asyncio.get_running_loop().create_future()
     )
@@ -54,17 +55,23 @@ class GroupCommit:
         self._worker = Worker(self._run, lambda: not self._queue.empty(), "store writer")
 
     async def write(
-        self, statements: Sequence[Statement], *, size_bytes: int = 0, truncate: bool = False
+        self,
+        statements: Sequence[Statement],
+        *,
+        size_bytes: int = 0,
+        truncate: bool = False,
+        is_derived: bool = False,
     ) -> None:
         """Run the statements; return once they are durable.
 
         `truncate` also empties the WAL, so that no deleted data stays there; later,
-        if a reader is in the way. Raises StoreFull or another StoreError if the
+        if a reader is in the way. What `is_derived` can be made again, and is refused alone
+        where it does not fit. Raises StoreFull or another StoreError if the
         transaction was rolled back; all callers that shared it get the same error.
         """
         if self._closing or self._worker.has_ended:
             raise StoreError("the store is closed")
-        write = _Write(statements, size_bytes, truncate)
+        write = _Write(statements, size_bytes, truncate, is_derived)
         await self._queue.put(write)
         self._worker.go_on()
         if self._worker.has_ended:  # It ended while this caller waited for a free slot.
@@ -150,7 +157,12 @@ class GroupCommit:
                     await self._commit((write,))
                 return
             _log.warning("store write failed", reason=refusal.reason, detail=refusal.detail)
-            _resolve(batch, refusal)
+            rest = [write for write in batch if not write.is_derived]
+            _resolve(
+                [write for write in batch if write.is_derived or len(rest) == len(batch)], refusal
+            )
+            if 0 < len(rest) < len(batch):
+                await self._commit(rest)
         except asyncio.CancelledError:
             _resolve(batch, StoreError("the store's writer was cancelled"))
             raise

@@ -4,9 +4,11 @@ What a record states, and for which log it counts, is in syncd/records.py. The d
 conversation erases its record in the same transaction.
 """
 
+import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any
 
+from replica.errors import StoreError
 from replica.ids import ID_BYTES, ConversationId
 from replica.io import small_rows
 from replica.io import statements as sql
@@ -41,16 +43,33 @@ class HubRecords:
 
     async def write(
         self, rows: Mapping[ConversationId, bytes], without: Iterable[ConversationId] = ()
-    ) -> None:
+    ) -> dict[ConversationId, StoreError]:
         """Store records, and erase those of other conversations; durable on return.
 
-        What earlier versions stored is erased too. Raises StoreError.
+        Returns what was refused: a damaged page concerns the records on it, and a full disk
+        no entries that are written beside them.
         """
-        statements = [Statement(sql.DROP_VALUE, [(_EARLIER,), *((_key(c),) for c in without)])]
-        if rows:
-            put = [small_rows.value_row(_key(c), value) for c, value in rows.items()]
-            statements.append(Statement(sql.PUT_META, put))
-        await self._commit.write(statements)
+        statements = {c: Statement(sql.DROP_VALUE, [(_key(c),)]) for c in without}
+        for conversation, value in rows.items():
+            row = small_rows.value_row(_key(conversation), value)
+            statements[conversation] = Statement(sql.PUT_META, [row])
+        sizes = {c: len(value) for c, value in rows.items()}
+        written = (
+            self._commit.write([one], size_bytes=sizes.get(c, 0), is_derived=True)
+            for c, one in statements.items()
+        )
+        done = await asyncio.gather(*written, return_exceptions=True)
+        refused: dict[ConversationId, StoreError] = {}
+        for conversation, error in zip(statements, done, strict=True):
+            if isinstance(error, StoreError):
+                refused[conversation] = error
+            elif error is not None:
+                raise error
+        return refused
+
+    async def drop_earlier(self) -> None:
+        """Erase what earlier versions stored under one key. Raises StoreError."""
+        await self._commit.write([Statement(sql.DROP_VALUE, [(_EARLIER,)])], is_derived=True)
 
 
 def _key(conversation: ConversationId) -> str:

@@ -103,8 +103,9 @@ DELETE = (
     "DELETE FROM acks WHERE conversation = ?",
     "DELETE FROM quarantine WHERE conversation = ?",
     "DELETE FROM membership WHERE conversation = ?",
-    f"DELETE FROM meta WHERE key = '{RECORD}' || lower(hex(?))",  # noqa: S608  # a constant
 )
+
+DELETE_RECORD = f"DELETE FROM meta WHERE key = '{RECORD}' || lower(hex(?))"  # noqa: S608  # a constant
 
 ROWS_OF = """
 SELECT rowid FROM entries WHERE conversation = ?1 AND rowid > ?2 ORDER BY rowid LIMIT 65536

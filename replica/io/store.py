@@ -32,6 +32,7 @@ from replica.io.rows import ENTRY, Examined, examine, is_noted
 from replica.io.tombstones import Tombstones, putting
 from replica.io.transaction import Statement, WritingConnection
 from replica.log import CONTROL_KINDS, Entry
+from replica.refusals import StoreCorrupt
 
 FEW_ROWS, FEW_BYTES = 16, 65_536
 """Rows and bytes of bodies up to which a conversation is examined at once: a thread costs more."""
@@ -227,7 +228,11 @@ class Store:
         try:
             if finishes and count > ROWS_MIN:
                 await steps.run()
-            await self._commit.write(statements, truncate=True)
+            record = Statement(sql.DELETE_RECORD, [(conversation,)])
+            try:
+                await self._commit.write([*statements, record], truncate=True)
+            except StoreCorrupt:  # if it is the record's page, that keeps nothing else
+                await self._commit.write(statements, truncate=True)
         except StoreError:
             mark = self._mark.mark
             self._mark.write(replace(mark, stored=mark.stored + count - steps.erased))

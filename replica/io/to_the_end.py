@@ -14,15 +14,19 @@ async def to_the_end(work: Awaitable[R]) -> R:
     work raises, and behind its end the cancellation.
     """
     task, cancelled = asyncio.ensure_future(work), None
-    while not task.done():
-        try:
-            await asyncio.wait({task})
-        except asyncio.CancelledError as error:
-            cancelled = error
-    if cancelled is not None:
-        look_at(task)
-        raise cancelled
-    return task.result()
+    try:
+        while not task.done():
+            try:
+                await asyncio.wait({task})
+            except asyncio.CancelledError as error:
+                cancelled = error
+        if cancelled is not None:
+            look_at(task)
+            raise cancelled
+        return task.result()
+    finally:
+        # An error refers to this frame: with it, all that the caller uses would stay.
+        del task, cancelled
 
 
 def look_at(ended: "asyncio.Future[R]") -> None:

@@ -141,8 +141,8 @@ class Intake:
             return
         outcome, unsent = Outcome(), EffectsBuilder()
         back = [e for e in message.entries if e.id in held.damage.missing]
-        with held.batch:
-            for entry in back:
+        with held.log.meter, held.batch:
+            for entry in held.log.meter.turns(back):
                 self._admit(held, entry, outcome, unsent)
         here = (held.log.entries, held.log.pending)
         held.damage.add_missing(i for i in outcome.missing if not any(i in known for known in here))

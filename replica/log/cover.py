@@ -229,7 +229,7 @@ class Cover:
         if not self._uncovered.isdisjoint(self._named(entry_id)):
             outside = self._uncovered.__contains__
             found = reach(ids, self._named, lambda i: not outside(i), meter=self._meter)
-            ids = sorted(found, key=self._order_key)
+            ids = self._meter.sorted(found, self._order_key)
         for newly_covered in ids:
             self._uncovered.discard(newly_covered)
             self._report(newly_covered, is_covered=True)

@@ -5,8 +5,7 @@ from collections.abc import AsyncIterator, Callable
 
 from antiphon.v1 import blob_pb2 as pb
 from replica import limits
-from replica.conversation import Conversation
-from replica.ids import ID_BYTES, Digest
+from replica.ids import ID_BYTES, ConversationId, Digest
 from replica.io import rpc
 from replica.refusals import ArgumentInvalid, LinkIdle
 from syncd.io.blob_stores import BlobStores
@@ -46,14 +45,16 @@ class BlobService:
         request: pb.StatRequest | pb.ReadRequest | pb.WriteRequest | pb.RemoveRequest,
         context: rpc.Context,
         right: Right,
-    ) -> Conversation:
+    ) -> ConversationId:
+        """Return the conversation, of which a long call keeps nothing else in memory."""
         peer = self._gate.key_of(context)
-        return await self._driver.permitted(peer, conversation_id(request.conversation), right)
+        held = await self._driver.permitted(peer, conversation_id(request.conversation), right)
+        return held.id
 
     async def stat(self, request: pb.StatRequest, context: rpc.Context) -> pb.StatResponse:
         """Return the state of a blob."""
-        held = await self._permitted(request, context, Right.READ)
-        state = await self._blobs.stat(held.id, _digest(request.digest))
+        conversation = await self._permitted(request, context, Right.READ)
+        state = await self._blobs.stat(conversation, _digest(request.digest))
         return pb.StatResponse(
             complete=state.complete,
             committed_bytes=state.committed_bytes,
@@ -65,8 +66,10 @@ class BlobService:
     ) -> AsyncIterator[pb.ReadResponse]:
         """Send a blob from an offset."""
         with self._driver.transfers.count(self._gate.key_of(context)) as check:
-            held = await self._permitted(request, context, Right.READ)
-            async for chunk in self._blobs.read(held.id, _digest(request.digest), request.offset):
+            conversation = await self._permitted(request, context, Right.READ)
+            async for chunk in self._blobs.read(
+                conversation, _digest(request.digest), request.offset
+            ):
                 check()
                 await self._permitted(request, context, Right.READ)  # LINK-16: each is a delivery
                 self._driver.counters.bytes_out += len(chunk)
@@ -89,14 +92,14 @@ class BlobService:
         first = await _next(requests)
         if first is None:
             raise ArgumentInvalid("the first message names the blob")
-        held = await self._permitted(first, context, Right.WRITE_BLOBS)
+        conversation = await self._permitted(first, context, Right.WRITE_BLOBS)
         digest = _digest(first.digest)
         expire_ms = first.expire_time_ms
         self._blobs.check_size(first.size_bytes)
         peer = self._gate.key_of(context)
-        self._driver.throttle.charge(peer, held.id, uploads=1)
+        self._driver.throttle.charge(peer, conversation, uploads=1)
         async with await self._blobs.open_write(
-            held.id, digest, first.size_bytes, first.offset, expire_ms
+            conversation, digest, first.size_bytes, first.offset, expire_ms
         ) as writer:
             if first.data:
                 await writer.write(first.data)
@@ -109,13 +112,13 @@ class BlobService:
         state = writer.state
         if state.complete:
             # It may have been whole before, with an earlier time, and gone by now.
-            await self._blobs.finish(held.id, digest, expire_ms)
+            await self._blobs.finish(conversation, digest, expire_ms)
         return pb.WriteResponse(committed_bytes=state.committed_bytes, complete=state.complete)
 
     async def remove(self, request: pb.RemoveRequest, context: rpc.Context) -> pb.RemoveResponse:
         """Delete a blob that expires; owners and hosts only."""
-        held = await self._permitted(request, context, Right.REMOVE_BLOBS)
-        removed = await self._blobs.remove(held.id, _digest(request.digest))
+        conversation = await self._permitted(request, context, Right.REMOVE_BLOBS)
+        removed = await self._blobs.remove(conversation, _digest(request.digest))
         return pb.RemoveResponse(removed_bytes=removed)
 
 

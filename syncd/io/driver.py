@@ -81,7 +81,10 @@ class HubDriver:
         self._backlog_bytes: dict[LinkId, int] = {}
         self.folds = Folds(hub, self.pacer, self._submit)
         self._keeper = RecordKeeper(hub, store)
-        self._loader = Loader(hub, store, self._submit, self.pacer, self.folds, self._keeper)
+        flush = self.performer.flush
+        self._loader = Loader(hub, store, self._submit, self.pacer, self.folds, self._keeper, flush)
+        self.keep = self._loader.kept
+        """Keep a conversation in memory while a context lasts."""
         self._ticker: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
@@ -249,6 +252,8 @@ class HubDriver:
         try:
             await self._loader.in_parts(peer, conversation, message, receive)
             outcomes = pushing.outcomes(conversation)
+            # Others may have brought meanwhile what an entry waited for: it is durable with theirs.
+            durable.append(self._submit(HubEffects(), conversation))
         finally:  # of a call that is cancelled, the part that has begun goes on
             self.folds.after(conversation, pushing.end)
         refused = next((fault for fault in outcomes.values() if fault is not None), None)
@@ -310,14 +315,14 @@ class HubDriver:
     def _submit(
         self, effects: HubEffects, conversation: ConversationId | None = None
     ) -> "asyncio.Future[None]":
-        lost = self.hub.shelf.folding.lost
-        if lost and any(entry.conversation in lost for entry in effects.persist):
+        lost, named = self.hub.shelf.folding.lost, set[ConversationId]()
+        if lost or not effects.persist:
+            stated = (conversation, *(conversation_of(frame) for _, frame in effects.send))
+            named.update(one for one in stated if one is not None)
+        if lost and not lost.isdisjoint(named | {e.conversation for e in effects.persist}):
             self._send(effects, lost)
             return _refused(StoreError("the disk refused entries that these follow"))
-        about = set[ConversationId]()
-        if not effects.persist:  # else it fails with any
-            named = (conversation, *(conversation_of(frame) for _, frame in effects.send))
-            about.update(one for one in named if one is not None)
+        about = set[ConversationId]() if effects.persist else named  # with any, it fails with any
         return self.performer.submit(effects.persist, partial(self._send, effects), about)
 
     def _send(self, effects: HubEffects, lost: Conversations = frozenset()) -> None:

@@ -74,9 +74,13 @@ class Folds:
             while self._go_on(coroutine) is not None:
                 await self._pacer.step(peer)
         finally:
-            if coroutine is self._idle or coroutine.dead:  # else it is cut off: see `_end`
+            if coroutine.dead:  # an error left it between two states: it is read anew
+                self._hub.shelf.invalidate(paused.id)
+            if coroutine.dead or coroutine is self._idle:  # else it is cut off: see `_end`
                 self._note_ended(paused)
-        await self._resume(paused.id)
+        resuming = asyncio.create_task(self._resume(paused.id), name="links behind a fold")
+        self._running.add(resuming)  # nobody who waits for the fold waits for its readers
+        resuming.add_done_callback(self._running.discard)
 
     def _end(self, coroutine: greenlet, paused: Conversation, task: "asyncio.Task[None]") -> None:
         """Let the store be read anew where a task is cancelled, perhaps before it began."""

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
 
@@ -62,9 +62,14 @@ class Loader:
         pacer: Pacer,
         folds: Folds,
         keeper: RecordKeeper,
+        flush: Callable[[ConversationId], Awaitable[None]],
     ) -> None:
-        """Use the hub and its store; `perform` receives the effects of a load."""
+        """Use the hub and its store; `perform` receives the effects of a load.
+
+        `flush` waits for the entries of a conversation that are being written.
+        """
         self._keeper = keeper
+        self._flush = flush
         self._pacer = pacer
         self._folds = folds
         self._hub = hub
@@ -128,7 +133,7 @@ class Loader:
         """
         if not self._hub.needs_load(peer, conversation, message):
             return
-        with self._kept(conversation):
+        with self.kept(conversation):
             # Repeated if the disk refused a commit before this caller continued.
             while self._hub.needs_load(peer, conversation, message):
                 if conversation in self._hub.shelf.folding.held:
@@ -141,7 +146,7 @@ class Loader:
                 await asyncio.shield(task)
 
     @contextmanager
-    def _kept(self, conversation: ConversationId) -> Iterator[None]:
+    def kept(self, conversation: ConversationId) -> Iterator[None]:
         """Keep a conversation in memory, once it is there, until the caller's next await."""
         self._asked[conversation] += 1
         try:
@@ -215,6 +220,8 @@ class Loader:
 
     async def _load(self, conversation: ConversationId) -> None:
         try:
+            with suppress(StoreError):  # entries that it refuses are not stored
+                await self._flush(conversation)
             loaded = await self._store.load(conversation)
             self._put(await restored(conversation, loaded))
         finally:

@@ -28,7 +28,7 @@ CHECK_S, PAUSE_S = 1.0, 0.1
 """Pause behind a look that found nothing to write, and behind a write."""
 AGAIN_S = 60.0
 """Delay of the next attempt to write what the disk refused."""
-BATCH, BATCH_AT_STOP = 64, 4_096
+BATCH, BATCH_AT_STOP = 64, 256
 """Records of one write; appends that come meanwhile wait for it."""
 
 
@@ -41,6 +41,8 @@ class RecordKeeper:
         self._store = store
         self._unrecorded = records.Unrecorded()
         self._task: asyncio.Task[None] | None = None
+        self._not_before = -inf
+        """Time of the next attempt, behind one that the disk refused."""
 
     async def load(self, all_stored: Iterable[Stored]) -> dict[Stored, Known]:
         """Return the records that count for what is stored, and erase those of nothing."""
@@ -54,6 +56,7 @@ class RecordKeeper:
                 known = records.unpack(data)
                 if known is not None and known.stored == stored.get(conversation):
                     found[stored[conversation]] = known
+            await self._store.records.drop_earlier()
             await self._store.records.write({}, rows.keys() - stored.keys())
         except StoreError as error:
             log.warning("records not read or not erased", detail=error.detail)
@@ -90,29 +93,35 @@ class RecordKeeper:
 
     async def write_unchanged(self, until: float, count: int = BATCH) -> bool:
         """Write records of conversations unchanged since `until`; say whether there were any."""
-        taken, is_written = self._unrecorded.take(until, count), False
-        if not taken:
-            return False
+        now = time.monotonic()
+        is_due = now >= self._not_before or until == inf  # a stop is the last chance
+        taken = self._unrecorded.take(until, count) if is_due else []
+        left: Collection[ConversationId] = taken
         try:
-            await self._write(taken)
-            is_written = True
-        except StoreError as error:
-            log.warning("records not written, a start reads these logs", detail=error.detail)
-        finally:
-            if not is_written:  # refused, or cut short by a stop
-                self._unrecorded.note(taken, time.monotonic() + AGAIN_S)
-        return is_written
+            refused = await self._write(taken) if taken else {}
+            left = refused.keys()
+        finally:  # what is left is noted again also where a stop cuts it short
+            if left:
+                self._unrecorded.note(left, now)
+                self._not_before = now + AGAIN_S
+        if refused:
+            detail = next(iter(refused.values())).detail
+            log.warning("records not written, a start reads these logs", detail=detail)
+        return bool(taken) and not refused
 
-    async def _write(self, conversations: list[ConversationId]) -> None:
+    async def _write(self, conversations: list[ConversationId]) -> dict[ConversationId, StoreError]:
         rows: dict[ConversationId, bytes] = {}
+        pausing = self._hub.shelf.folding.held
+        self._unrecorded.note((c for c in conversations if c in pausing), time.monotonic())
         for conversation in conversations:
             known = records.record_of(self._hub.shelf, conversation)
             if known is not None:
                 rows[conversation] = records.pack(known)
             await asyncio.sleep(0)  # one with many members takes a while
-        await self._store.records.write(rows, set(conversations) - rows.keys())
+        refused = await self._store.records.write(rows, set(conversations) - rows.keys())
         if deleted := rows.keys() & self._hub.deleted:  # the deletion may have been before it
-            await self._store.records.write({}, deleted)
+            refused |= await self._store.records.write({}, deleted)
+        return refused
 
     async def _run(self) -> None:
         while True:

@@ -248,8 +248,10 @@ class SyncService:
     ) -> AsyncIterator[pb.FetchResponse]:
         """Send entries by id or lane range."""
         peer = self._gate.key_of(context)
-        with self._driver.transfers.count(peer) as check:
-            held = await self._driver.permitted(peer, conversation_id(request.conversation))
+        conversation = conversation_id(request.conversation)
+        # In memory, where it counts, until it is read.
+        with self._driver.transfers.count(peer) as check, self._driver.keep(conversation):
+            held = await self._driver.permitted(peer, conversation)
             ids = [entry_id_in(one, "ids") for one in request.ids]
             ranges = [lane_range(one) for one in request.ranges]
             responses = queries.fetch(held, ids, ranges, headers_only=request.headers_only)

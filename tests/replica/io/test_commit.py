@@ -140,3 +140,16 @@ async def test_what_was_deleted_leaves_the_wal_once_no_reader_is_in_the_way(
             await store.delete(entries[0].conversation)
             assert entries[-1].signature in wal.read_bytes()
         await until(lambda: not wal.stat().st_size)
+
+
+async def test_what_is_derived_is_refused_alone_where_it_does_not_fit(path: Path) -> None:
+    async with await Store.open(path) as store, full_disk(store):
+        large = Statement("INSERT INTO meta VALUES (?, ?, ?)", [("large", bytes(1 << 20), 0)])
+        small = Statement("INSERT OR REPLACE INTO meta VALUES (?, ?, ?)", [("s", b"", 0)])
+        derived, plain = await asyncio.gather(
+            store._commit.write([large], is_derived=True),
+            store._commit.write([small]),
+            return_exceptions=True,
+        )
+        assert isinstance(derived, StoreFull)
+        assert plain is None

@@ -67,7 +67,7 @@ async def test_no_other_value_is_looked_for_among_records(path: Path) -> None:
 async def test_what_an_earlier_version_kept_is_erased(path: Path) -> None:
     async with await Store.open(path) as store:
         await store.put_meta("records of conversations", b"all of them")
-        await store.records.write({})
+        await store.records.drop_earlier()
         assert await store.get_meta("records of conversations") is None
 
 

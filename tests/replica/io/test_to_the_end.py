@@ -1,7 +1,10 @@
 """Work in a thread ends before its caller does."""
 
 import asyncio
+import gc
 import threading
+from contextlib import suppress
+from weakref import ReferenceType, ref
 
 import pytest
 
@@ -41,3 +44,21 @@ async def test_a_caller_that_is_cancelled_ends_behind_the_work(fails: bool) -> N
     await asyncio.wait([calling])
     assert ended == ["work", "caller"]
     assert calling.cancelled()
+
+
+async def test_an_error_keeps_nothing_of_its_caller() -> None:
+    class Used:
+        """What a caller uses."""
+
+    async def call() -> ReferenceType[Used]:
+        used = Used()
+        with suppress(ZeroDivisionError):
+            await to_the_end(asyncio.to_thread(divmod, 1, 0))
+        return ref(used)
+
+    gc.collect()
+    gc.disable()
+    try:
+        assert (await call())() is None
+    finally:
+        gc.enable()

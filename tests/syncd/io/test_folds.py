@@ -1,8 +1,10 @@
 """Work on a conversation that pauses, at a driver over a store: others are served meanwhile."""
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,6 +14,7 @@ from replica.io.blobs import Blobs
 from replica.io.store import Store
 from replica.link import Frame
 from replica.link.messages import Ack, Credit, Entries, Fault, Hello, Message, Open
+from replica.log import meter
 from replica.log.body import Grant, Member, Revocation, Role
 from replica.log.entry import Entry
 from replica.refusals import ConversationUnknown, StoreFull
@@ -25,18 +28,20 @@ from tests.support.callers import PATIENCE_S, until
 from tests.support.writers import Writer, said
 
 ADA, BOB, EVE, IDA = (Writer(number) for number in range(1, 5))
-ADA_LONG = Writer(1, epoch=5)
 
 
 class HeldPacer(Pacer):
-    """Gives steps to long folds once they are let go on."""
+    """Gives steps to long folds once they are let go on, and none to keys that are held up."""
 
     def __init__(self, driver: HubDriver) -> None:
         super().__init__(driver.throttle.payer_of)
         self.go_on = asyncio.Event()
+        self.held_up: dict[PublicKey, asyncio.Event] = {}
 
     async def step(self, key: PublicKey) -> None:
         await self.go_on.wait()
+        if key in self.held_up:
+            await self.held_up[key].wait()
         await super().step(key)
 
 
@@ -219,17 +224,21 @@ async def test_what_the_disk_refuses_in_a_pause_takes_the_folded_entries_along(
     assert await scene.driver.push(ADA.public, message, dict) == {scene.revocation.id: None}
 
 
-async def test_a_reader_that_grants_credit_in_a_pause_gets_the_rest(scene: Scene) -> None:
-    ada, eve = await scene.link(ADA), await scene.link(EVE)
+async def behind(scene: Scene, ada: LinkId, eve: LinkId) -> None:
+    """Let Eve open a log of which she has no credit for all."""
     scene.pacer.go_on.set()
-    long = [
-        ADA_LONG.write(scene.id, said("x" * 60_000), parents=[scene.genesis]) for _ in range(60)
-    ]
+    writer = Writer(1, epoch=5)
+    long = [writer.write(scene.id, said("x" * 60_000), parents=[scene.genesis]) for _ in range(60)]
     for at in range(0, len(long), 10):
         await scene.send(ada, *long[at : at + 10])
     scene.pacer.go_on.clear()
     await scene.driver.performer.flush()
     await scene.driver.receive(eve, Open(scene.id, Digest(bytes(32)), ()), 0)
+
+
+async def test_a_reader_that_grants_credit_in_a_pause_gets_the_rest(scene: Scene) -> None:
+    ada, eve = await scene.link(ADA), await scene.link(EVE)
+    await behind(scene, ada, eve)
     sent = len(scene.got(eve, Entries))
     revoking = await scene.begin(ada, scene.revocation)
     await scene.driver.receive(eve, Credit(1 << 30), 0)
@@ -258,6 +267,8 @@ async def test_an_error_in_a_fold_ends_its_call_and_no_other(
     assert not scene.driver.hub.shelf.folding.held
     await scene.send(again, scene.more)
     assert scene.more.id in await scene.stored()
+    log = scene.driver.hub.shelf[scene.id].log
+    assert scene.revocation.id not in log.entries, "what was not stored is in no memory"
 
 
 async def test_a_conversation_whose_fold_is_cut_off_is_read_anew(scene: Scene) -> None:
@@ -272,3 +283,105 @@ async def test_a_conversation_whose_fold_is_cut_off_is_read_anew(scene: Scene) -
     held = scene.driver.hub.shelf[scene.id]
     assert scene.revocation.id not in held.log.entries
     assert {scene.more.id, *(entry.id for entry in scene.first)} == await scene.stored()
+
+
+async def test_a_push_of_known_entries_fails_with_the_commit_that_loses_them(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(meter, "TURN_UNITS", 1)
+    ada, refused = await scene.link(ADA), asyncio.Event()
+
+    async def append(_entries: object) -> None:
+        await refused.wait()
+        raise StoreFull
+
+    with monkeypatch.context() as patch:
+        patch.setattr(scene.driver.store, "append", append)
+        patch.setattr(folds, "STEP_S", 1e9)
+        await scene.send(ada, scene.more)
+        patch.setattr(folds, "STEP_S", -1.0)
+        message = Entries(scene.id, (scene.more, *scene.said[:3]))
+        pushing = asyncio.create_task(scene.driver.push(BOB.public, message, dict))
+        await until(lambda: scene.is_paused)
+        refused.set()
+        await until(lambda: scene.driver.counters.commits_refused == 1)
+    scene.pacer.go_on.set()
+    with pytest.raises(StoreError):
+        await pushing
+    assert scene.more.id not in await scene.stored()
+
+
+async def test_nobody_waits_for_the_readers_of_a_fold_that_is_over(scene: Scene) -> None:
+    ada, again, eve = await scene.link(ADA), await scene.link(ADA), await scene.link(EVE)
+    await behind(scene, ada, eve)
+    scene.pacer.held_up[EVE.public] = asyncio.Event()
+    revoking = await scene.begin(ada, scene.revocation)
+    await scene.driver.receive(eve, Credit(1 << 30), 0)
+    waiting = asyncio.create_task(scene.send(again, scene.more))
+    scene.pacer.go_on.set()
+    await asyncio.gather(revoking, waiting)
+    assert scene.driver.folds._running, "the reader still waits for its step"
+    scene.pacer.held_up[EVE.public].set()
+
+
+async def test_a_push_answers_behind_the_commit_of_others_that_brings_what_it_waited_for(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bob = await scene.link(BOB)
+    gap = Writer(1, epoch=2).write(scene.id, said("gap"), parents=[scene.genesis])
+    late = Writer(1, epoch=3).write(scene.id, said("late"), parents=[gap])
+    scene.pacer.go_on.set()
+    durable, in_parts = asyncio.Event(), scene.driver._loader.in_parts
+    append = scene.driver.store.append
+
+    async def held_up(entries: tuple[Entry, ...]) -> None:
+        await durable.wait()
+        await append(entries)
+
+    async def then_others(*given: Any) -> None:
+        """Let another member bring the gap between the last part and the answer."""
+        monkeypatch.setattr(scene.driver._loader, "in_parts", in_parts)
+        await in_parts(*given)
+        await scene.send(bob, gap)
+
+    monkeypatch.setattr(scene.driver._loader, "in_parts", then_others)
+    monkeypatch.setattr(scene.driver.store, "append", held_up)
+    pushing = asyncio.create_task(scene.driver.push(ADA.public, Entries(scene.id, (late,)), dict))
+    await until(lambda: late.id in scene.driver.hub.shelf[scene.id].log.entries)
+    await asyncio.wait((pushing,), timeout=0)
+    assert not pushing.done()
+    durable.set()
+    assert await pushing == {late.id: None}
+    assert late.id in await scene.stored()
+
+
+async def test_a_link_that_is_idle_too_long_in_a_pause_leaves_nothing_pending(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(meter, "TURN_UNITS", 1)
+    ada = await scene.link(ADA)
+    gap = Writer(1, epoch=2).write(scene.id, said("gap"), parents=[scene.genesis])
+    late = Writer(1, epoch=3).write(scene.id, said("late"), parents=[gap])
+    sending = await scene.begin(ada, *scene.said[:5], late)
+    scene.driver._submit(scene.driver.hub.handle_deadlines(time.monotonic() + 10_000))
+    scene.pacer.go_on.set()
+    await sending
+    scene.driver.disconnect(ada)
+    assert not scene.driver.hub.shelf[scene.id].log.pending
+
+
+async def test_conversations_that_begin_in_pauses_count_at_once(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(meter, "TURN_UNITS", 1)
+    monkeypatch.setattr(scene.driver.hub.bringers, "_most", 3)
+    pushes = []
+    for number in range(6):
+        genesis = Writer(4, epoch=number + 1).genesis()
+        message = Entries(ConversationId(genesis.id), (genesis,))
+        pushes.append(asyncio.create_task(scene.driver.push(IDA.public, message, dict)))
+    await asyncio.wait(pushes, timeout=0)
+    scene.pacer.go_on.set()
+    outcomes = [fault for push in pushes for fault in (await push).values()]
+    assert sum(fault is None for fault in outcomes) == 3
+    assert scene.driver.hub.bringers.brought(IDA.public) == 3

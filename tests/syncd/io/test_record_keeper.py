@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from replica.conversation.entry_store import Loaded, Stored
+from replica.errors import StoreError
 from replica.ids import ConversationId
 from replica.io.blobs import Blobs
 from replica.io.readonly import open_read_only
@@ -282,11 +283,13 @@ class TestLongLogs:
             await push(driver, talk, *talk.entries)
             write = store.records.write
 
-            async def late(rows: Mapping[ConversationId, bytes], without: object) -> None:
+            async def late(
+                rows: Mapping[ConversationId, bytes], without: object
+            ) -> dict[ConversationId, StoreError]:
                 store.records.write = write  # type: ignore[method-assign]
                 await driver.delete(talk.writer.public, talk.id)
                 assert without == set()
-                await write(rows)
+                return await write(rows)
 
             store.records.write = late  # type: ignore[method-assign]
             await later(driver)
