@@ -175,7 +175,7 @@ class Hub:
         """
         self._deleted.discard(conversation)
         self.shelf.invalidate(conversation)
-        return replace(deletion, send=tuple((i, _with_fault(f, fault)) for i, f in deletion.send))
+        return replace(deletion, send=tuple((i, with_fault(f, fault)) for i, f in deletion.send))
 
     # --- links ----------------------------------------------------------------
 
@@ -292,7 +292,8 @@ class Hub:
         return out.build()
 
 
-def _with_fault(frame: Frame, fault: Fault) -> Frame:
+def with_fault(frame: Frame, fault: Fault) -> Frame:
+    """Return a frame; a Close with another reason, since what it was sent for is undone."""
     if not isinstance(frame.message, Close):
         return frame
     return Frame.of(replace(frame.message, fault=fault), "to_client")

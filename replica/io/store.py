@@ -231,7 +231,7 @@ class Store:
             record = Statement(sql.DELETE_RECORD, [(conversation,)])
             try:
                 await self._commit.write([*statements, record], truncate=True)
-            except StoreCorrupt:  # if it is the record's page, that keeps nothing else
+            except StoreCorrupt:  # if that is the page of the record, the rest is erased
                 await self._commit.write(statements, truncate=True)
         except StoreError:
             mark = self._mark.mark

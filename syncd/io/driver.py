@@ -4,6 +4,7 @@ import asyncio
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from typing import TypeVar
 
@@ -15,13 +16,13 @@ from replica.conversation import Conversation
 from replica.errors import StoreError
 from replica.ids import ConversationId, PublicKey
 from replica.io import Blobs, Performer, Store
-from replica.link import Entries, Fault, Frame, Link, Message, conversation_of
+from replica.link import Close, Entries, Fault, Frame, Link, Message, conversation_of
 from syncd.accountant import Accountant
 from syncd.budget import Budget
 from syncd.connected import LinkId
 from syncd.fan_out import HubEffects, list_more
 from syncd.hint import Answered, Hint
-from syncd.hub import Hub
+from syncd.hub import Hub, with_fault
 from syncd.io.blob_stores import BlobStores
 from syncd.io.deletions import Deletions
 from syncd.io.folds import Folds
@@ -79,6 +80,8 @@ class HubDriver:
         self._deletions = Deletions(hub, store, blobs, self.performer, self._submit)
         self._sinks: dict[LinkId, Sink] = {}
         self._backlog_bytes: dict[LinkId, int] = {}
+        self._refusal = Fault.of(StoreError("the disk refused entries"))
+        """The last refusal of the disk."""
         self.folds = Folds(hub, self.pacer, self._submit)
         self._keeper = RecordKeeper(hub, store)
         flush = self.performer.flush
@@ -336,6 +339,8 @@ class HubDriver:
             sink = self._sinks.get(link_id)
             if sink is not None and conversation_of(frame) not in lost:
                 sink(frame)
+            elif sink is not None and isinstance(frame.message, Close):
+                sink(with_fault(frame, replace(self._refusal, conversation=conversation_of(frame))))
         news: tuple[tuple[LinkId, Hint | Answered], ...] = (*effects.answered, *effects.hints)
         for link_id, item in news:
             sink = self._sinks.get(link_id)
@@ -351,7 +356,8 @@ class HubDriver:
     def _undo(self, error: StoreError, lost: Conversations) -> None:
         """Report the refused commit to the core; send at once, since all queued work fails."""
         self.counters.commits_refused += 1
-        self._send(self.hub.disk_refused(lost, Fault.of(error)))
+        self._refusal = Fault.of(error)
+        self._send(self.hub.disk_refused(lost, self._refusal))
         self.memory.forget_drafts(lost)
 
     def _evict(self) -> None:

@@ -6,10 +6,13 @@ import pytest
 
 from replica.ids import ConversationId
 from replica.io.salvage import repair_store
+from replica.io.sqlite_pages import PAGE_BYTES
 from replica.io.store import Store
 from tests.support.files import overwrite, query
 from tests.support.writers import Writer
 
+LEAF = 10
+"""Type of a leaf of a table without row ids."""
 ONE, TWO = (ConversationId(Writer(number).genesis().id) for number in (1, 2))
 
 
@@ -82,3 +85,28 @@ async def test_a_store_made_anew_has_no_records(path: Path) -> None:
         assert await store.records.load() == {}
         assert await store.get_meta("other") == b"value"
         assert [stored.conversation for stored in await store.conversations()] == [ONE]
+
+
+def damage_last_leaf(path: Path) -> None:
+    """Damage the last page that holds records alone."""
+    data = bytearray(path.read_bytes())
+    leaves = [
+        at
+        for at in range(0, len(data), PAGE_BYTES)
+        if data[at] == LEAF and b"record of " in data[at : at + PAGE_BYTES]
+    ]
+    data[leaves[-1]] = 0xFF
+    path.write_bytes(data)
+
+
+async def test_a_damaged_page_of_records_keeps_no_deletion_from_erasing(path: Path) -> None:
+    geneses = [Writer(1, epoch=number + 1).genesis() for number in range(60)]
+    async with await Store.open(path) as store:
+        await store.append(geneses)
+        records = {genesis.conversation: bytes(200) for genesis in geneses}
+        assert await store.records.write(records) == {}
+    damage_last_leaf(path)
+    async with await Store.open(path) as store:
+        for genesis in geneses:
+            await store.delete(genesis.conversation)
+        assert await store.conversations() == []

@@ -13,7 +13,7 @@ from replica.ids import ConversationId, Digest, PublicKey
 from replica.io.blobs import Blobs
 from replica.io.store import Store
 from replica.link import Frame
-from replica.link.messages import Ack, Credit, Entries, Fault, Hello, Message, Open
+from replica.link.messages import Ack, Close, Credit, Entries, Fault, Hello, Message, Open
 from replica.log import meter
 from replica.log.body import Grant, Member, Revocation, Role
 from replica.log.entry import Entry
@@ -385,3 +385,26 @@ async def test_conversations_that_begin_in_pauses_count_at_once(
     outcomes = [fault for push in pushes for fault in (await push).values()]
     assert sum(fault is None for fault in outcomes) == 3
     assert scene.driver.hub.bringers.brought(IDA.public) == 3
+
+
+async def test_a_reader_whose_revocation_the_disk_refuses_is_told_so(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scene.pacer.go_on.set()
+    ada, bob = await scene.link(ADA), await scene.link(BOB)
+    digest = scene.driver.hub.shelf[scene.id].log.digest
+    await scene.driver.receive(bob, Open(scene.id, digest), 0)
+
+    async def append(_entries: object) -> None:
+        raise StoreFull
+
+    with monkeypatch.context() as patch:
+        patch.setattr(scene.driver.store, "append", append)
+        await scene.send(ada, scene.revocation)
+        await until(lambda: scene.driver.counters.commits_refused == 1)
+        await until(lambda: bool(scene.got(bob, Close)))
+    (close,) = scene.got(bob, Close)
+    assert isinstance(close, Close)
+    assert close.fault is not None
+    assert close.fault.reason == StoreFull.reason, "he is a member still, and comes again"
+    assert (await scene.driver.permitted(BOB.public, scene.id)).is_member(BOB.public)
