@@ -44,6 +44,8 @@ class Pushing:
             may_create=policy.may_create,
             entries_max=policy.entries_max,
         )
+        self.has_waited = False
+        """Whether entries waited for others, perhaps for those of another link."""
         self._faults: list[Fault] = []
         self._outcomes: Outcomes = {}
 
@@ -83,8 +85,10 @@ class Pushing:
             for entry_id, fault in self._outcomes.items()
             if fault is not None and fault.reason == EntriesMissing.reason
         ]
-        # By a later part.
-        self._outcomes |= dict.fromkeys(i for i in waited if i in covered)
+        # By a later part, or by what others brought meanwhile.
+        came = [i for i in waited if i in covered]
+        self.has_waited = bool(came)
+        self._outcomes |= dict.fromkeys(came)
         pending = [i for i in waited if i in log.pending]
         missing = log.admission.missing_for_each(pending, FAULT_IDS_MAX)
         for entry_id in pending:

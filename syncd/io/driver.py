@@ -255,8 +255,8 @@ class HubDriver:
         try:
             await self._loader.in_parts(peer, conversation, message, receive)
             outcomes = pushing.outcomes(conversation)
-            # Others may have brought meanwhile what an entry waited for: it is durable with theirs.
-            durable.append(self._submit(HubEffects(), conversation))
+            if pushing.has_waited:  # such an entry is durable with what it waited for
+                durable.append(self._submit(HubEffects(), conversation))
         finally:  # of a call that is cancelled, the part that has begun goes on
             self.folds.after(conversation, pushing.end)
         refused = next((fault for fault in outcomes.values() if fault is not None), None)
