@@ -193,6 +193,7 @@ def test_a_cancelled_answer_is_shown_once_whoever_cancels_it(
             ada.ok("cancel")
         for screen in (terminal, other):
             screen.expect_screen("cancelling")
+        slow.wait_for_cancel()
         slow.evict()
         for screen in (terminal, other):
             screen.expect_screen("cancelled")
