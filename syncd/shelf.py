@@ -124,9 +124,8 @@ class HubShelf(Mapping[ConversationId, Conversation]):
         self._held[held.id] = held
         self._has_grown = True
         if held.log.meter.pause is None:
-            held.log.meter.pause = partial(
-                self.folding.pause, held.id
-            )  # no cycle: it is freed at once
+            # By its id: what refers to itself is not freed at once.
+            held.log.meter.pause = partial(self.folding.pause, held.id)
 
     def find(self, conversation: ConversationId) -> Conversation | None:
         """Return a conversation in memory, also while its fold pauses."""

@@ -157,12 +157,13 @@ class GroupCommit:
                     await self._commit((write,))
                 return
             _log.warning("store write failed", reason=refusal.reason, detail=refusal.detail)
+            derived = [write for write in batch if write.is_derived]
             rest = [write for write in batch if not write.is_derived]
-            _resolve(
-                [write for write in batch if write.is_derived or len(rest) == len(batch)], refusal
-            )
-            if 0 < len(rest) < len(batch):
+            if derived and rest:
+                _resolve(derived, refusal)
                 await self._commit(rest)
+                return
+            _resolve(batch, refusal)
         except asyncio.CancelledError:
             _resolve(batch, StoreError("the store's writer was cancelled"))
             raise

@@ -55,7 +55,7 @@ class Exchange(ABC):
         self.shelf = shelf
         self.channels = Channels()
         self.passed_over: set[ConversationId] = set()
-        """Conversations with something to send that were off the shelf when there was credit."""
+        """Conversations with something to send that were off the shelf at the last pump."""
         self.intake = Intake(
             shelf,
             is_hub=self.side is Side.HUB,
@@ -280,6 +280,7 @@ class Exchange(ABC):
         backlog holds up nobody else.
         """
         begun, is_client = len(out.send), self.side is Side.CLIENT
+        self.passed_over.clear()
 
         def may_go_on() -> bool:
             sent = 0 if is_client else sum(len(frame.data) for frame in out.send[begun:])

@@ -21,7 +21,7 @@ from syncd.hub import Hub
 from syncd.io.pacer import Pacer
 
 STEP_S = 0.001
-"""Time of a step after which work pauses where it may, like a slice of the pacer."""
+"""Time of a step after which work pauses where it may: half a slice of the pacer."""
 
 
 class Folds:

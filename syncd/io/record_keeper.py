@@ -111,14 +111,17 @@ class RecordKeeper:
 
     async def _write(self, conversations: list[ConversationId]) -> dict[ConversationId, StoreError]:
         rows: dict[ConversationId, bytes] = {}
-        pausing = self._hub.shelf.folding.held
-        self._unrecorded.note((c for c in conversations if c in pausing), time.monotonic())
+        without: set[ConversationId] = set()
         for conversation in conversations:
             known = records.record_of(self._hub.shelf, conversation)
-            if known is not None:
+            if conversation in self._hub.shelf.folding.held:  # looked at once its fold is over
+                self._unrecorded.note((conversation,), time.monotonic())
+            elif known is None:
+                without.add(conversation)
+            else:
                 rows[conversation] = records.pack(known)
             await asyncio.sleep(0)  # one with many members takes a while
-        refused = await self._store.records.write(rows, set(conversations) - rows.keys())
+        refused = await self._store.records.write(rows, without)
         if deleted := rows.keys() & self._hub.deleted:  # the deletion may have been before it
             refused |= await self._store.records.write({}, deleted)
         return refused
