@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import AsyncIterator
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from replica.log import meter
 from replica.log.body import Grant, Member, Revocation, Role
 from replica.log.entry import Entry
 from replica.refusals import ConversationUnknown, StoreFull
+from syncd import records
 from syncd.connected import LinkId
 from syncd.hub import Hub
 from syncd.io import folds
@@ -408,3 +410,16 @@ async def test_a_reader_whose_revocation_the_disk_refuses_is_told_so(
     assert close.fault is not None
     assert close.fault.reason == StoreFull.reason, "he is a member still, and comes again"
     assert (await scene.driver.permitted(BOB.public, scene.id)).is_member(BOB.public)
+
+
+async def test_the_record_of_a_conversation_stays_while_its_fold_pauses(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(records, "READ_ENTRIES_MAX", 0)
+    keeper, stored = scene.driver._keeper, scene.driver.store.records
+    assert await keeper.write_unchanged(inf)
+    await scene.begin(await scene.link(ADA), scene.revocation)
+    keeper._unrecorded.note((scene.id,), 0.0)
+    await keeper.write_unchanged(inf)
+    assert (await stored.load()).keys() == {scene.id}
+    assert keeper._unrecorded.take(inf, 1) == [scene.id], "it is looked at again"
