@@ -145,6 +145,14 @@ class Performer:
         about = None if conversation is None else {conversation}
         await self.submit((), lambda _lost: None, about)
 
+    async def written(self, conversation: ConversationId) -> None:
+        """Wait until no entry of a conversation is being written, and for no other's entries.
+
+        Raises StoreError if the disk refused some.
+        """
+        if conversation in self.writing:
+            await self.flush(conversation)
+
     async def _run(self) -> None:
         self._commits.put_back()  # of a commit that was cut off: what is stored stays as it is
         if self._commits:

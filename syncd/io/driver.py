@@ -84,8 +84,10 @@ class HubDriver:
         """The last refusal of the disk."""
         self.folds = Folds(hub, self.pacer, self._submit)
         self._keeper = RecordKeeper(hub, store)
-        flush = self.performer.flush
-        self._loader = Loader(hub, store, self._submit, self.pacer, self.folds, self._keeper, flush)
+        written = self.performer.written
+        self._loader = Loader(
+            hub, store, self._submit, self.pacer, self.folds, self._keeper, written
+        )
         self.keep = self._loader.kept
         """Keep a conversation in memory while a context lasts."""
         self._ticker: asyncio.Task[None] | None = None

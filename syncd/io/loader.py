@@ -62,14 +62,14 @@ class Loader:
         pacer: Pacer,
         folds: Folds,
         keeper: RecordKeeper,
-        flush: Callable[[ConversationId], Awaitable[None]],
+        written: Callable[[ConversationId], Awaitable[None]],
     ) -> None:
         """Use the hub and its store; `perform` receives the effects of a load.
 
-        `flush` waits for the entries of a conversation that are being written.
+        `written` waits for the entries of a conversation that are being written.
         """
         self._keeper = keeper
-        self._flush = flush
+        self._written = written
         self._pacer = pacer
         self._folds = folds
         self._hub = hub
@@ -221,7 +221,7 @@ class Loader:
     async def _load(self, conversation: ConversationId) -> None:
         try:
             with suppress(StoreError):  # entries that it refuses are not stored
-                await self._flush(conversation)
+                await self._written(conversation)
             loaded = await self._store.load(conversation)
             self._put(await restored(conversation, loaded))
         finally:

@@ -232,7 +232,7 @@ class SyncService:
         held = await self._driver.permitted(peer, conversation_id(request.conversation))
         fate = queries.fate_of(held, entry_id_in(request.id, "id"))
         if isinstance(fate, queries.Held | queries.Uncovered):
-            await self._driver.performer.flush(held.id)
+            await self._driver.performer.written(held.id)
         return _fate_to_pb(fate)
 
     async def delete(self, request: pb.DeleteRequest, context: rpc.Context) -> pb.DeleteResponse:
@@ -255,7 +255,7 @@ class SyncService:
             ids = [entry_id_in(one, "ids") for one in request.ids]
             ranges = [lane_range(one) for one in request.ranges]
             responses = queries.fetch(held, ids, ranges, headers_only=request.headers_only)
-            await self._driver.performer.flush(held.id)
+            await self._driver.performer.written(held.id)
             while True:
                 await self._driver.pacer.step(peer)  # the entries are read in it, too
                 await self._driver.folds.ended(held.id)  # some may be admitted and not stored yet
@@ -265,9 +265,8 @@ class SyncService:
                 check()
                 if not isinstance(response, queries.Fetched):
                     continue  # a pause, after many entries that were passed over
-                if held.id in self._driver.performer.writing:
-                    # A fork of a lane may have come since, and is read with it (D36).
-                    await self._driver.performer.flush(held.id)
+                # A fork of a lane may have come since, and is read with it (D36).
+                await self._driver.performer.written(held.id)
                 await self._driver.permitted(peer, held.id)  # LINK-16: each is a delivery
                 size = sum(entry.size_bytes for entry in response.entries)
                 self._driver.throttle.charge(peer, held.id, sent_bytes=size)

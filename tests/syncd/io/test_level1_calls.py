@@ -80,14 +80,11 @@ async def test_a_warning_comes_also_where_the_conversation_leaves_memory(tmp_pat
             for writer, at in ((served.writer, served.genesis), (other, genesis))
         ]
         async with write_locked(served.hub.driver.store):
-            pushes = [
-                asyncio.create_task(
-                    push(served.owner, sync_pb2.PushRequest(entries=[entry_to_pb(entry)]))
-                )
-                for entry in requests
-            ]
-            performer = served.hub.driver.performer
-            await until(lambda: len(performer.writing) == len(requests))
+            performer, pushes = served.hub.driver.performer, []
+            for count, entry in enumerate(requests, 1):
+                request = sync_pb2.PushRequest(entries=[entry_to_pb(entry)])
+                pushes.append(asyncio.create_task(push(served.owner, request)))
+                await until(lambda count=count: len(performer.writing) == count)
         for (outcome,) in await asyncio.gather(*pushes):
             assert outcome.warning.reason == "HOST_UNGRANTED"
         await until(lambda: len(served.hub.driver.hub.shelf) == 1)

@@ -17,6 +17,7 @@ from syncd.hub import Hub
 from syncd.io.driver import HubDriver
 from syncd.policy import Policy
 from tests.support.callers import until
+from tests.support.files import write_locked
 from tests.support.writers import Writer, said
 
 
@@ -66,6 +67,20 @@ async def driven(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterat
         monkeypatch.setattr(store, "load", made.load)
         yield made
         await driver.stop()
+
+
+async def test_a_load_waits_for_the_entries_of_no_other_conversation(driven: Driven):
+    other = Writer(2)
+    entry = other.genesis()
+    driven.take_off()
+    performer = driven.driver.performer
+    async with write_locked(driven.driver.store):
+        push = driven.driver.push(other.public, Entries(ConversationId(entry.id), (entry,)), dict)
+        pushed = asyncio.create_task(push)
+        await until(lambda: performer.writing == {ConversationId(entry.id)})
+        await driven.ensure_loaded()
+        assert performer.writing == {ConversationId(entry.id)}
+    assert await pushed == {entry.id: None}
 
 
 async def test_two_loads_at_once_give_one_conversation(driven: Driven):
