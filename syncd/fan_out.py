@@ -236,7 +236,11 @@ class FanOut:
         hints: list[tuple[LinkId, Hint]] = []
         of: dict[tuple[ConversationId, PublicKey], Hint] = {}  # one serves all Watches of a key
         for link_id, conversation in news.items():
-            held, peer = self._shelf.get(conversation), self._connected.links[link_id].peer
+            link, held = self._connected.links[link_id], self._shelf.get(conversation)
+            peer = link.peer
+            channel = link.channels.get(conversation)
+            if channel is not None and channel.backlog is not None and channel.backlog.has_found:
+                continue  # more is sent: the hint comes behind the last entry
             if held is not None and peer is not None and held.is_member(peer):
                 if (conversation, peer) not in of:
                     of[conversation, peer] = hint_for(held, peer)

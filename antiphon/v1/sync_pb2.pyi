@@ -1215,7 +1215,9 @@ Global___Beat: _TypeAlias = Beat  # noqa: Y015
 
 @_typing.final
 class Hint(_message.Message):
-    """What an appender without a store needs."""
+    """What an appender without a store needs. It follows the entries of its step; while a hub knows
+    more that the watcher lacks, it may leave the Hint out.
+    """
 
     DESCRIPTOR: _descriptor.Descriptor
 

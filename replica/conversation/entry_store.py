@@ -51,8 +51,11 @@ class Quarantined:
 class EntryStore(Protocol):
     """Entries, acks and small values of one replica or hub. Every call raises StoreError."""
 
-    async def append(self, entries: Sequence[Entry]) -> None:
-        """Store admitted entries; return once they are durable. On an error, store none."""
+    async def append(self, entries: Sequence[Entry], *, at_once: bool = False) -> None:
+        """Store admitted entries; return once they are durable. On an error, store none.
+
+        Concurrent callers share one sync, unless it is to begin `at_once`.
+        """
 
     async def load(self, conversation: ConversationId, *, bodies: bool = True) -> Loaded:
         """Return the sound entries of a conversation and the ids of the lost ones.

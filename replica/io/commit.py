@@ -52,7 +52,11 @@ class GroupCommit:
         self._timer: asyncio.TimerHandle | None = None
         self._truncation: asyncio.TimerHandle | None = None
         self._closing = self._is_last = False
-        self._worker = Worker(self._run, lambda: not self._queue.empty(), "store writer")
+        self._turn = asyncio.Lock()
+        """Held while a batch is collected and committed."""
+        self._taken: list[_Write | None] = []
+        """The write that waits for the turn, at most one."""
+        self._worker = Worker(self._run, self._has_work, "store writer")
 
     async def write(
         self,
@@ -61,22 +65,37 @@ class GroupCommit:
         size_bytes: int = 0,
         truncate: bool = False,
         is_derived: bool = False,
+        at_once: bool = False,
     ) -> None:
         """Run the statements; return once they are durable.
 
         `truncate` also empties the WAL, so that no deleted data stays there; later,
         if a reader is in the way. What `is_derived` can be made again, and is refused alone
-        where it does not fit. Raises StoreFull or another StoreError if the
-        transaction was rolled back; all callers that shared it get the same error.
+        where it does not fit. Writes of one turn of the event loop share a transaction; what is
+        to begin `at_once` waits for no others, if the writer is idle, and so for two turns less.
+        Raises StoreFull or another StoreError if the transaction was rolled back; all callers
+        that shared it get the same error.
         """
         if self._closing or self._worker.has_ended:
             raise StoreError("the store is closed")
         write = _Write(statements, size_bytes, truncate, is_derived)
+        if at_once and not self._has_work() and not self._turn.locked():
+            await self._write_at_once(write)
+            return
         await self._queue.put(write)
         self._worker.go_on()
         if self._worker.has_ended:  # It ended while this caller waited for a free slot.
             raise StoreError("the store is closed")
         await write.done
+
+    async def _write_at_once(self, write: _Write) -> None:
+        try:
+            async with self._turn:
+                await self._commit((write,))
+        finally:
+            refusal = write.done.exception()
+        if refusal is not None:
+            raise refusal
 
     def write_later(self, key: Hashable, statement: Statement) -> None:
         """Run the statement within LAZY_DELAY_S; a later one with `key` replaces it.
@@ -117,16 +136,21 @@ class GroupCommit:
         self._is_lazy_due = True
         self._queue_own(_Write(()))
 
+    def _has_work(self) -> bool:
+        return bool(self._taken) or not self._queue.empty()
+
     async def _run(self) -> None:
         while not self._is_last:
-            batch, self._is_last = await self._collect()
-            await self._commit(batch)
+            if not self._taken:
+                self._taken.append(await self._queue.get())
+            async with self._turn:
+                batch, self._is_last = self._collect()
+                await self._commit(batch)
 
-    async def _collect(self) -> tuple[list[_Write], bool]:
-        """Wait for a write; return it with all queued ones, and True once closing."""
+    def _collect(self) -> tuple[list[_Write], bool]:
+        """Return the taken write with all queued ones, and True once closing."""
         batch: list[_Write] = []
-        size = 0
-        item = await self._queue.get()
+        size, item = 0, self._taken.pop()
         while item is not None:
             batch.append(item)
             size += item.size_bytes
@@ -221,8 +245,8 @@ class GroupCommit:
         self._worker.go_on()
 
     def _refuse_queued(self) -> None:
-        while not self._queue.empty():
-            write = self._queue.get_nowait()
+        while self._has_work():
+            write = self._taken.pop() if self._taken else self._queue.get_nowait()
             if write is not None:
                 _resolve((write,), StoreError("the store is closed"))
 

@@ -198,7 +198,7 @@ class Performer:
             self._is_busy = self._begun - began > 1
         try:
             if entries:
-                await self._store.append(entries)
+                await self._store.append(entries, at_once=True)  # it has gathered already
         except StoreError as error:
             self._refuse(error)
         else:

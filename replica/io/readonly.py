@@ -41,6 +41,7 @@ class _NoCommit(GroupCommit):
         size_bytes: int = 0,  # noqa: ARG002
         truncate: bool = False,  # noqa: ARG002
         is_derived: bool = False,  # noqa: ARG002
+        at_once: bool = False,  # noqa: ARG002
     ) -> None:
         """Refuse. Raises StoreLocked."""
         raise StoreLocked("the store was opened for reading only")

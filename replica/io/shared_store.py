@@ -57,10 +57,13 @@ class SharedStore:
         """Close the store."""
         await self.close()
 
-    async def append(self, entries: Sequence[Entry]) -> None:
-        """Store admitted entries; return once they are durable. On an error, store none."""
+    async def append(self, entries: Sequence[Entry], *, at_once: bool = False) -> None:
+        """Store admitted entries; return once they are durable. On an error, store none.
+
+        Concurrent callers share one sync, unless it is to begin `at_once`.
+        """
         if (own := self.holding.own) is not None:
-            await own.append(entries, may_repeat=True)
+            await own.append(entries, may_repeat=True, at_once=at_once)
             return
         for group in frames.grouped(entries):
             head = {"op": "append", "conversation": group[0].conversation.hex()}

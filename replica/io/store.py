@@ -113,13 +113,15 @@ class Store:
         """Close the store."""
         await self.close()
 
-    async def append(self, entries: Sequence[Entry], *, may_repeat: bool = False) -> None:
+    async def append(
+        self, entries: Sequence[Entry], *, may_repeat: bool = False, at_once: bool = False
+    ) -> None:
         """Store admitted entries; return once they are durable.
 
         A stored entry is unchanged, except that a missing body is added. Those of processes that
         share the store `may_repeat`: each receives what the hub sends.
-        Concurrent callers share one sync. Raises StoreFull or another StoreError;
-        then none of `entries` was stored.
+        Concurrent callers share one sync, unless it is to begin `at_once`. Raises StoreFull or
+        another StoreError; then none of `entries` was stored.
         """
         if not entries:
             return
@@ -130,7 +132,8 @@ class Store:
                     held = await _held_of(begun, self._rows)
             new = [entry for entry in begun if entry.id not in held]
             size = sum(entry.size_bytes for entry in entries)
-            await self._commit.write(sql.appending(entries), size_bytes=size)
+            statements = sql.appending(entries)
+            await self._commit.write(statements, size_bytes=size, at_once=at_once)
             if file_at(self._path) != self._file:
                 # What was written is in a file that nobody opens again.
                 raise StoreError(f"{self._path} was moved or removed while it was open")

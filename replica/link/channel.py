@@ -69,7 +69,7 @@ class Channel:
     drafts_due: set[EntryId] = field(default_factory=set)
     """Requests with frames to send, which are found as they are sent: no frame outlives its run."""
     ids_due: Iterator[Ids] | None = None
-    backlog: Iterator[Entry] | None = None
+    backlog: Backlog | None = None
     """Entries a hub sends before the queued ones, found as they are sent (DECISIONS D200)."""
 
     def refuse(self, entry_id: EntryId) -> None:
@@ -145,13 +145,11 @@ class Channel:
 
     def _next_entries(self, conversation: Conversation, *, awaits_acks: bool) -> tuple[Entry, ...]:
         entries: list[Entry] = []
-        size = 0
-        while self.backlog is not None and size < ENTRIES_FRAME_BYTES:
-            if missing := next(self.backlog, None):
-                entries.append(missing)
-                size += missing.size_bytes
-            else:
-                self.backlog = None
+        if self.backlog is not None:
+            entries = self.backlog.take(ENTRIES_FRAME_BYTES)
+        size = sum(entry.size_bytes for entry in entries)
+        if size < ENTRIES_FRAME_BYTES:
+            self.backlog = None
         while self.outgoing and size < ENTRIES_FRAME_BYTES:
             entry_id = self.outgoing.popleft()
             self.queued.discard(entry_id)
@@ -268,6 +266,6 @@ def memory_bytes(channel: Channel, lanes: int) -> int:
     """Return the memory of a channel's state, about; a walk holds something per lane."""
     sets = (channel.peer_ids, channel.queued, channel.outgoing, channel.wanted, channel.refused)
     is_walking = channel.ids_due is not None or channel.backlog is not None
-    ids = channel.backlog.ids_kept if isinstance(channel.backlog, Backlog) else 0
+    ids = channel.backlog.ids_kept if channel.backlog is not None else 0
     ids += sum(map(len, sets))
     return _CHANNEL_BYTES + _ID_BYTES * ids + _WALK_BYTES * lanes * is_walking

@@ -4,7 +4,7 @@ Pure, and private to link.py (DECISIONS D32). A client opens conversations, reco
 the hub's acks, and compares again if messages may have been lost.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 from replica import limits
 from replica.conversation import Conversation
@@ -95,7 +95,7 @@ class ClientSide(Exchange):
     def _expect_acks(self, channel: Channel, ids: Iterable[EntryId]) -> None:
         channel.unacked.update(ids)
 
-    def _queue_missing(self, channel: Channel, entries: Iterator[Entry]) -> None:
+    def _queue_missing(self, channel: Channel, entries: comparison.Backlog) -> None:
         ids = [entry.id for entry in entries if entry.id not in channel.refused]
         self._expect_acks(channel, ids)
         channel.queue(ids)

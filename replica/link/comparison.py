@@ -72,6 +72,8 @@ class HeldLanes(Set[EntryId]):
         """Say whether the peer holds an entry."""
         if entry_id in self._more:
             return True
+        if not self._up_to:
+            return False
         entry = self._log.entries.get(entry_id)  # type: ignore[call-overload]  # any object
         return entry is not None and entry.header.seq <= self._up_to.get(entry.header.lane, -1)
 
@@ -238,24 +240,41 @@ class Backlog(Iterator[Entry]):
         self._held = held
         self._admitted = len(log.entries)
         self._walk: Iterator[EntryId] = chain.from_iterable(_walk(log, part) for part in fronts)
-        self._found: deque[Entry] = deque()
+        self._found: deque[EntryId] = deque()
 
     def __next__(self) -> Entry:
         """Return the next entry."""
-        while self._found:
-            entry = self.log.entries[self._found.popleft().id]  # it may have got its body
-            if self._is_lacking(entry.id):
-                return entry
-        return self.log.entries[next(filter(self._is_lacking, self._walk))]
+        for entry in self.take(1):
+            return entry
+        raise StopIteration
+
+    def take(self, bytes_max: int) -> list[Entry]:
+        """Return the next entries: so many that they have `bytes_max` or more, or the rest."""
+        entries, covered, held, taken = self.log.entries, self.log.covered(), self._held, []
+        found, walk = self._found, self._walk
+        while bytes_max > 0:
+            entry_id = found.popleft() if found else next(walk, None)
+            if entry_id is None:
+                break
+            if entry_id in covered and entry_id not in held:
+                taken.append(entries[entry_id])
+                bytes_max -= taken[-1].size_bytes
+        return taken
+
+    @property
+    def has_found(self) -> bool:
+        """Say whether a look ahead has found more; if not, none need be left."""
+        return bool(self._found)
 
     def look_ahead(self, size: int) -> Steps[None]:
         """Find entries of so many bytes, or all, in steps."""
-        size -= sum(entry.size_bytes for entry in self._found)
+        entries = self.log.entries
+        size -= sum(entries[i].size_bytes for i in self._found)
         passed = 0
         while size > 0 and (entry_id := next(self._walk, None)) is not None:
-            if self._is_lacking(entry_id):
-                self._found.append(self.log.entries[entry_id])
-                size -= self._found[-1].size_bytes
+            if entry_id in self.log.covered() and entry_id not in self._held:
+                self._found.append(entry_id)
+                size -= entries[entry_id].size_bytes
             passed += 1
             if passed % STEP_HEADS == 0:
                 yield
@@ -266,9 +285,6 @@ class Backlog(Iterator[Entry]):
         late = list(islice(reversed(entries), len(entries) - self._admitted))
         self._admitted = len(entries)
         self._walk = chain(self._walk, reversed(late))
-
-    def _is_lacking(self, entry_id: EntryId) -> bool:
-        return entry_id in self.log.covered() and entry_id not in self._held
 
 
 def _walk(log: Log, fronts: dict[Lane, _Front]) -> Iterator[EntryId]:
@@ -286,7 +302,7 @@ def _walk(log: Log, fronts: dict[Lane, _Front]) -> Iterator[EntryId]:
         yield entry_id
 
 
-def lacking(log: Log, held: HeldLanes, fronts: Fronts | None = None) -> Iterator[Entry]:
+def lacking(log: Log, held: HeldLanes, fronts: Fronts | None = None) -> "Backlog":
     """Return the entries that a peer which holds `held` lacks, in send order.
 
     `fronts` are those of `front_steps`, made just before.

@@ -6,7 +6,7 @@ parts of one side (DECISIONS D32).
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from enum import Enum
 from itertools import chain, islice
 from typing import ClassVar
@@ -24,7 +24,6 @@ from replica.link.effects import EffectsBuilder
 from replica.link.events import DraftReceived, EntryFailed, StateChanged, SyncState
 from replica.link.intake import Intake
 from replica.link.messages import Close, Fault, Ids, Message
-from replica.log import Entry
 from replica.refusals import ConversationUnknown, EntriesMissing, LanesDiverged
 
 ASKED_MAX = 63
@@ -92,7 +91,7 @@ class Exchange(ABC):
         """Note the ids that are about to be sent."""
 
     @abstractmethod
-    def _queue_missing(self, channel: Channel, entries: Iterator[Entry]) -> None:
+    def _queue_missing(self, channel: Channel, entries: comparison.Backlog) -> None:
         """Queue entries that the peer lacks, given in send order."""
 
     @abstractmethod
@@ -153,7 +152,7 @@ class Exchange(ABC):
             self._queue(channel, held, backlog)
         return verdict.diverged
 
-    def _queue(self, channel: Channel, held: Conversation, entries: Iterator[Entry]) -> None:
+    def _queue(self, channel: Channel, held: Conversation, entries: comparison.Backlog) -> None:
         if not held.is_blocked:  # LINK-34: it would include entries that a lost cut leaves out
             self._queue_missing(channel, entries)
 

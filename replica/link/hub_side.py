@@ -4,7 +4,7 @@ Pure, and private to link.py. A hub answers and never starts a comparison
 (DECISIONS D32). It answers a digest in mid-traffic without heads (DECISIONS D29).
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 from replica import limits
 from replica.conversation import Conversation
@@ -17,7 +17,6 @@ from replica.link.effects import EffectsBuilder
 from replica.link.exchange import Exchange, Side
 from replica.link.messages import Ack, Entries, Fault, Ids, Message, Open, Opened
 from replica.link.steps import STEP_HEADS, Steps
-from replica.log import Entry
 from replica.refusals import ConversationUnknown, LanesDiverged, QuotaExceeded
 
 
@@ -31,7 +30,7 @@ class HubSide(Exchange):
     @property
     def is_walking(self) -> bool:
         """Say whether what a message makes the hub send may be behind many entries."""
-        return any(isinstance(channel.backlog, Backlog) for channel in self.channels.due())
+        return any(channel.backlog is not None for channel in self.channels.due())
 
     def prepare(
         self, message: Message, peer: PublicKey | None, *, may_send: bool = True
@@ -52,7 +51,7 @@ class HubSide(Exchange):
             if self.shelf.get(channel.id) is None:
                 continue  # a fold pauses
             is_replaced = isinstance(message, Open | Ids) and channel.id == message.conversation
-            if isinstance(channel.backlog, Backlog) and not is_replaced:
+            if channel.backlog is not None and not is_replaced:
                 yield from channel.backlog.look_ahead(bytes_ahead)
 
     def _prepare_ids(self, message: Ids, held: Conversation, bytes_ahead: int) -> Steps[None]:
@@ -148,7 +147,7 @@ class HubSide(Exchange):
     def _expect_acks(self, channel: Channel, ids: Iterable[EntryId]) -> None:
         """Expect no acks: a client asks for missing entries."""
 
-    def _queue_missing(self, channel: Channel, entries: Iterator[Entry]) -> None:
+    def _queue_missing(self, channel: Channel, entries: Backlog) -> None:
         """Begin a backlog; it replaces the rest of an earlier one."""
         channel.backlog = entries
 

@@ -176,7 +176,7 @@ def sends_entries_in_any_order() -> Patch:
 
 
 def stores_nothing() -> Patch:
-    async def append(self: Store, entries: object) -> None: ...
+    async def append(self: Store, entries: object, **given: bool) -> None: ...
 
     return mock.patch.object(Store, "append", append)
 

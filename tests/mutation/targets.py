@@ -78,7 +78,7 @@ TARGETS: dict[str, tuple[str, ...]] = {
     "replica/document/projection.py": ("_read", "_build"),
     "replica/document/canonical.py": ("_plain_number", "_encoded_float"),
     "replica/link/comparison.py": (
-        "compare_steps", "front_steps", "_walk", "Backlog._is_lacking",
+        "compare_steps", "front_steps", "_walk", "Backlog.take",
         "HeldLanes.chain_steps",
     ),
     "replica/link/auth.py": ("prove",),

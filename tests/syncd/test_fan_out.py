@@ -4,22 +4,27 @@ from dataclasses import replace
 
 import pytest
 
+from replica import limits
 from replica.conversation.drafts import Draft, Progress, sign_draft, start_digest
 from replica.ids import ConversationId, Digest, EntryId
 from replica.link.events import Listed
 from replica.link.exchange import Side
-from replica.link.link import Link
+from replica.link.link import Link, prepared
 from replica.link.messages import (
     Close,
+    Credit,
     Entries,
     Fault,
     Hello,
     Listing,
+    Message,
     Open,
     Opened,
     Ping,
 )
+from replica.link.steps import finished
 from replica.log.body import Grant, Member, Request, Role, Sampling
+from replica.log.entry import Entry
 from replica.testing import of
 from syncd import fan_out
 from syncd.connected import Connected, LinkId
@@ -233,6 +238,28 @@ def test_a_watcher_gets_one_hint_per_step(scene: HostScene):
     live, _ = scene.hub.begin_push(scene.writer.public).whole(Entries(scene.id, line), 0.0)
     ((to, hint),) = live.hints
     assert (to, hint.parents) == (link_id, (line[-1].id,))
+
+
+def test_a_watcher_gets_the_hint_behind_the_entries_that_it_lacks(
+    scene: HostScene, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(limits, "CREDIT_BYTES", 16_000)
+    monkeypatch.setattr("replica.link.channel.ENTRIES_FRAME_BYTES", 500)
+    monkeypatch.setattr("replica.link.hub_side.ENTRIES_FRAME_BYTES", 500)
+    scene.give(*scene.chain(20))
+    link_id = watching(scene, scene.reader)
+    link, hints, sent = scene.hub.links[link_id], list[int](), list[Entry]()
+    message: Message = Open(scene.id, Digest(bytes(32)), ())
+    while len(sent) < len(scene.held.log):
+        finished(prepared(link, message))
+        effects = scene.hub.receive(link_id, message, 0.0)
+        found = [e for _, f in effects.send for e in getattr(f.message, "entries", ())]
+        assert found
+        sent += found
+        hints.append(len(effects.hints))
+        message = Credit(limits.CREDIT_BYTES * (1 + len(hints)))
+    assert hints == [0] * (len(hints) - 1) + [1]
+    assert len(hints) > 3
 
 
 def test_a_watcher_that_is_sent_nothing_new_gets_no_hint(scene: HostScene):

@@ -382,7 +382,7 @@ async def test_a_host_that_can_make_nothing_durable_fails_with_an_error(
         talk = await Talk.begin(served.replica, host.key)
         await talk.ask("Name a colour.", tokens=3)
 
-        async def fail(_entries):
+        async def fail(_entries, **_given):
             raise RuntimeError("on purpose")
 
         monkeypatch.setattr(host.replica.store, "append", fail)

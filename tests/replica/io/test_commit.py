@@ -153,3 +153,70 @@ async def test_what_is_derived_is_refused_alone_where_it_does_not_fit(path: Path
         )
         assert isinstance(derived, StoreFull)
         assert plain is None
+
+
+async def test_what_begins_at_once_waits_for_no_turn_of_the_loop(path: Path) -> None:
+    genesis, *entries = log(4)
+    async with await Store.open(path) as store:
+        await store.append([genesis])
+        before = wal_commits(path)
+        first, *rest = (store.append([entry], at_once=True) for entry in entries)
+        await asyncio.gather(first, *rest)
+        assert wal_commits(path) - before == 2  # those that come meanwhile share one
+        assert (await store.load(genesis.conversation)).entries == [genesis, *entries]
+
+
+async def test_what_begins_at_once_comes_behind_what_is_queued(path: Path) -> None:
+    genesis, *entries = log(3)
+    async with await Store.open(path) as store:
+        await store.append([genesis])
+        before = wal_commits(path)
+        await asyncio.gather(store.append(entries[:1]), store.append(entries[1:], at_once=True))
+        assert wal_commits(path) - before == 1
+
+
+async def test_a_refusal_of_what_begins_at_once_is_its_callers(path: Path) -> None:
+    kept, big = log(3), log(40, seed=2, text="x" * 60_000)
+    async with await Store.open(path, bytes_max=1_000_000) as store:
+        with pytest.raises(StoreFull):
+            await store.append(big, at_once=True)
+        await store.append(kept, at_once=True)
+        assert (await store.load(kept[0].conversation)).entries == kept
+
+
+async def test_a_caller_that_is_cancelled_leaves_the_turn_to_others(path: Path) -> None:
+    first, second, third = log(1), log(1, seed=2), log(1, seed=3)
+    async with await Store.open(path) as store:
+        begun = asyncio.create_task(store.append(first, at_once=True))
+        await until(store._commit._turn.locked)
+        queued = asyncio.create_task(store.append(second))
+        await until(lambda: bool(store._commit._taken))
+        begun.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await begun
+        await asyncio.gather(queued, store.append(third, at_once=True))
+        for entries in (first, second, third):  # the transaction of the first was with SQLite
+            assert (await store.load(entries[0].conversation)).entries == entries
+
+
+async def test_a_writer_that_is_cancelled_keeps_what_waits_for_its_turn(path: Path) -> None:
+    first, second = log(1), log(1, seed=2)
+    async with await Store.open(path) as store:
+        async with store._commit._turn:
+            queued = asyncio.create_task(store.append(second))
+            await until(lambda: bool(store._commit._taken))
+            store._commit._worker._task.cancel()
+            await until(store._commit._worker._task.done)
+        await asyncio.gather(queued, store.append(first, at_once=True))
+        assert (await store.load(second[0].conversation)).entries == second
+
+
+async def test_a_store_is_closed_behind_what_began_at_once(path: Path) -> None:
+    entries = log(2)
+    store = await Store.open(path)
+    begun = asyncio.create_task(store.append(entries, at_once=True))
+    await until(store._commit._turn.locked)
+    await store.close()
+    await begun
+    async with await Store.open(path) as again:
+        assert (await again.load(entries[0].conversation)).entries == entries

@@ -115,9 +115,9 @@ async def test_a_commit_in_which_all_tasks_are_cancelled_is_made_again(
     async with world(tmp_path) as here:
         append, begun = here.store.append, asyncio.Event()
 
-        async def slowly(some: Sequence[Entry]) -> None:
+        async def slowly(some: Sequence[Entry], **given: bool) -> None:
             begun.set()
-            await append(some)
+            await append(some, **given)
 
         monkeypatch.setattr(here.store, "append", slowly)
         written = here.submit("written", [genesis])

@@ -200,7 +200,7 @@ async def test_what_the_disk_refuses_in_a_pause_takes_the_folded_entries_along(
     ada, bob = await scene.link(ADA), await scene.link(BOB)
     may_fail = asyncio.Event()
 
-    async def append(_entries: object) -> None:
+    async def append(_entries: object, **_given: bool) -> None:
         await may_fail.wait()
         raise StoreFull
 
@@ -293,7 +293,7 @@ async def test_a_push_of_known_entries_fails_with_the_commit_that_loses_them(
     monkeypatch.setattr(meter, "TURN_UNITS", 1)
     ada, refused = await scene.link(ADA), asyncio.Event()
 
-    async def append(_entries: object) -> None:
+    async def append(_entries: object, **_given: bool) -> None:
         await refused.wait()
         raise StoreFull
 
@@ -336,9 +336,9 @@ async def test_a_push_answers_behind_the_commit_of_others_that_brings_what_it_wa
     durable, in_parts = asyncio.Event(), scene.driver._loader.in_parts
     append = scene.driver.store.append
 
-    async def held_up(entries: tuple[Entry, ...]) -> None:
+    async def held_up(entries: tuple[Entry, ...], **given: bool) -> None:
         await durable.wait()
-        await append(entries)
+        await append(entries, **given)
 
     async def then_others(*given: Any) -> None:
         """Let another member bring the gap between the last part and the answer."""
@@ -397,7 +397,7 @@ async def test_a_reader_whose_revocation_the_disk_refuses_is_told_so(
     digest = scene.driver.hub.shelf[scene.id].log.digest
     await scene.driver.receive(bob, Open(scene.id, digest), 0)
 
-    async def append(_entries: object) -> None:
+    async def append(_entries: object, **_given: bool) -> None:
         raise StoreFull
 
     with monkeypatch.context() as patch:
