@@ -1,15 +1,16 @@
-"""The longest time for which one frame holds a hub's loop, where its fold concerns a whole log.
+"""The longest time for which one frame holds a hub's loop, where it concerns a whole log.
+
+Its fold may concern all entries, or they or their readers are so many that it takes long to send.
 
 Each attack is one frame on a log of n = 10^2 and 10^4 entries; `--long` adds 10^5. The hub is the
-core, run as the server runs it: in steps that a pacer gives. Beside it a task takes
-every turn of the loop and notes the CPU time between two of them. Of three rounds the middle
-one counts.
+core, run as the server runs it: in steps that a pacer gives, with its passes of the garbage
+collector. Beside it a task takes every turn of the loop and notes the CPU time between two of
+them. Of three rounds the middle one counts.
 """
 
 import asyncio
-import gc
 import sys
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from statistics import median
 from time import process_time
 
@@ -18,12 +19,15 @@ from bench.abuse_scene import HOST, HUB, READER, ROLES, WRITER
 from bench.hostile_logs import ANY, EMPTY, Pen, Talk, extended, said
 from bench.result import Goal, report, say, sized_parser
 from replica.ids import Lane, Track
-from replica.link import Entries
+from replica.limits import STREAMS_MAX, VERSION
+from replica.link import Entries, Hello, Open
 from replica.log import Entry, Grant, Member, Revocation, Role, Seal
 from replica.log.body import Cut
 from syncd.hub import Hub
+from syncd.io.collection import Collection
 from syncd.io.folds import Folds
 from syncd.io.pacer import Pacer
+from syncd.io.resumes import Resumes
 from syncd.policy import Policy
 from syncd.shares import Payer
 
@@ -42,6 +46,8 @@ class Scene:
     frame: list[Entry]
     by: Pen
     waiting: list[Entry] = field(default_factory=list)
+    links: int = 0
+    """Links of a reader that have the conversation open."""
 
 
 @dataclass
@@ -89,15 +95,28 @@ def moved_cut(n: int) -> Scene:
 
 
 def regained_writer(n: int) -> Scene:
-    """Revoke the owner that revoked a writer of n entries, so that they are covered again."""
+    """Grant a writer of n entries a role again, whom its granter has revoked."""
     talk, _ = _talk()
     second, junior = talk.member(7, Role.OWNER), Pen(8)
     grant = second.write(Member(Grant(junior.public, Role.WRITER)), talk.granted)
     talk.entries.append(grant)
     talk.messages(junior, n)
-    body = Member(Revocation(junior.public))
-    talk.entries.append(second.write(body, talk.granted))
-    return Scene(talk, [_revocation(talk, second)], talk.owner)
+    talk.entries.append(second.write(Member(Revocation(junior.public)), grant))
+    again = talk.owner.write(Member(Grant(junior.public, Role.WRITER)), talk.granted)
+    return Scene(talk, [again], talk.owner)
+
+
+def regained_beside_links(n: int) -> Scene:
+    """Grant a writer of n entries a role again, beside 64 links that are sent them all."""
+    return replace(regained_writer(n), links=64)
+
+
+def message_beside_links(n: int) -> Scene:
+    """Send one message beside n links that read it, at most as many as a hub takes."""
+    talk, pens = _talk()
+    talk.messages(pens[WRITER], 100)
+    message = talk.entries.pop()
+    return Scene(talk, [message], pens[WRITER], links=min(n, STREAMS_MAX))
 
 
 def revocation_beside_grants(n: int) -> Scene:
@@ -185,6 +204,7 @@ def _turns(talk: Talk, host: Pen, count: int, first: Entry | None = None) -> Non
 ATTACKS = (
     revoked_writer, resigned_writer, moved_cut, regained_writer, revocation_beside_grants,
     revoked_host, earlier_seal, revoked_forks, released_entries, long_seal, stranger,
+    regained_beside_links, message_beside_links,
 )  # fmt: skip
 
 
@@ -194,12 +214,17 @@ async def _attacked(scene: Scene) -> tuple[float, float]:
     hub.load(scene.talk.id, scene.talk.entries)
     pacer = Pacer(lambda key: Payer(key, key))
     folds = Folds(hub, pacer, lambda _effects: None)
+    resumes = Resumes(hub, pacer, folds, lambda _effects: None)
     peer = scene.by.public
     for at in range(0, len(scene.waiting), 16):
         hub.begin_push(peer).receive(_entries(scene, scene.waiting[at : at + 16]), 0.0)
     held = hub.shelf.get(scene.talk.id)
     if held is not None:
         held.prepare()
+        for _ in range(scene.links):
+            link_id = hub.connect(Pen(READER).public, 0.0)
+            for message in (Hello((VERSION,)), Open(held.id, held.log.digest)):
+                hub.receive(link_id, message, 0.0)
     longest, is_over = 0.0, False
 
     async def watch() -> None:
@@ -212,16 +237,21 @@ async def _attacked(scene: Scene) -> tuple[float, float]:
 
     def receive() -> None:
         hub.begin_push(peer).receive(_entries(scene, scene.frame), 0.0)
+        resumes.go_on()
 
-    gc.collect()
-    gc.freeze()  # as a hub does with what stays
+    collecting = asyncio.create_task(Collection(hub.shelf).run())
+    await asyncio.sleep(0)  # its first pass
     watching = asyncio.create_task(watch())
     await asyncio.sleep(0)
     began = process_time()
     await folds.run(peer, receive)
+    while hub.connected.postponed:  # noqa: ASYNC110  # each turn of the loop is measured
+        await asyncio.sleep(0)
     taken, is_over = process_time() - began, True
     await watching
-    gc.unfreeze()
+    await resumes.stop()
+    collecting.cancel()
+    await asyncio.gather(collecting, return_exceptions=True)
     assert scene.frame[-1].id in hub.shelf[scene.talk.id].log.entries, "the frame is admitted"
     return 1000 * longest, 1000 * taken
 

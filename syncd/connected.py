@@ -11,6 +11,7 @@ from replica import limits
 from replica.ids import ConversationId, PublicKey
 from replica.link import Link, LinkedHost
 from syncd.listing import RestOfList
+from syncd.postponed import Postponed
 
 LinkId = NewType("LinkId", int)
 
@@ -32,6 +33,8 @@ class Connected:
         """The rest of the list of a follower that has connected."""
         self.awaited: dict[LinkId, set[ConversationId]] = {}
         """Conversations listed to a host as awaited, which it has not opened since."""
+        self.postponed: Postponed[LinkId] = Postponed()
+        """Links with credit and something to send, which is sent in later steps."""
         self.watchers: set[LinkId] = set()
         self._by_peer: dict[PublicKey, dict[LinkId, Link]] = {}
         self._of_hosts: dict[LinkId, Link] = {}

@@ -11,6 +11,7 @@ from replica import limits
 from replica.conversation import Draft, hosts_awaited
 from replica.ids import ConversationId, EntryId, PublicKey
 from replica.link import (
+    Close,
     DraftReceived,
     Effects,
     Entries,
@@ -33,6 +34,8 @@ from syncd.shelf import HubShelf
 
 LIST_STEP_ITEMS = 64
 """Items of a list in one step: some 0.5 ms."""
+SENT_AT_ONCE = 128
+"""Entries, or frames of a draft, that one step sends to other links: some 2 ms."""
 _ITEM_LANES = 128
 """Lanes whose digest, where it is due, costs as much as an item."""
 
@@ -71,6 +74,8 @@ class FanOut:
         self._send: list[tuple[LinkId, Frame]] = []
         self._closed: list[LinkId] = []
         self._last: Frame | None = None
+        self._sent = 0
+        """Entries and drafts that this step has sent to other links."""
 
     def add(self, source: LinkId | None, effects: Effects) -> None:
         """Add one link's effects, and offer its events to the other links.
@@ -103,8 +108,9 @@ class FanOut:
 
     def close(self, conversation: ConversationId, fault: Fault) -> None:
         """Close a conversation on all links that have it open."""
+        frame = Frame.of(Close(conversation, fault), "to_client")
         for link_id, link in self._connected.readers(conversation):
-            self.add(link_id, link.leave(conversation, fault))
+            self.add(link_id, link.leave(conversation, frame))
 
     def begin_list(self, link_id: LinkId) -> None:
         """Begin the list of all conversations of a follower that has just connected (LINK-8)."""
@@ -187,17 +193,20 @@ class FanOut:
     def _offer_entries(
         self, source: LinkId | None, conversation: ConversationId, entries: tuple[Entry, ...]
     ) -> None:
-        ids = [entry.id for entry in entries]
         kinds = {entry.header.kind for entry in entries}
-        for link_id, link in self._connected.readers(conversation):
-            lacking = ids
-            if link_id == source:
-                # New to it too: pending entries of other links, admitted with these, and those
-                # that a grant of its own made covered.
-                offered = self._shelf[conversation].log.offered(ids)
-                lacking = [i for i in offered if not self._has(link, i)]
-            if lacking:
-                self.add(link_id, link.offer(conversation, lacking, self._now))
+        if readers := self._connected.readers(conversation):
+            log = self._shelf[conversation].log
+            offered = tuple(log.offered([entry.id for entry in entries]))
+            for link_id, link in readers:
+                # New to the source too: pending entries of other links, admitted with these, and
+                # those that a grant of its own made covered.
+                lacking = offered
+                if link_id == source:
+                    lacking = tuple(i for i in offered if not self._has(link, i))
+                if lacking and self._may_send_now(conversation, link_id, len(lacking)):
+                    self.add(link_id, link.offer(conversation, lacking, self._now))
+                elif lacking:
+                    link.offer(conversation, lacking, self._now, pumps=False)
         if Kind.GENESIS in kinds or Kind.MEMBER in kinds:
             self.list_one(conversation)
         if Kind.REQUEST in kinds:
@@ -209,7 +218,18 @@ class FanOut:
     def _offer_draft(self, source: LinkId | None, draft: Draft) -> None:
         for link_id, link in self._connected.readers(draft.conversation):
             if link_id != source:
-                self.add(link_id, link.offer_drafts(draft.conversation, draft.request))
+                if self._may_send_now(draft.conversation, link_id, 1):
+                    self.add(link_id, link.offer_drafts(draft.conversation, draft.request))
+                else:
+                    link.offer_drafts(draft.conversation, draft.request, pumps=False)
+
+    def _may_send_now(self, conversation: ConversationId, link_id: LinkId, count: int) -> bool:
+        """Say whether a link is sent so many entries in this step; if not, let it wait."""
+        if self._sent >= SENT_AT_ONCE:
+            self._connected.postponed.add(conversation, link_id)
+            return False
+        self._sent += count
+        return True
 
     def _list(self, link_id: LinkId, items: Sequence[ListingItem]) -> None:
         listed = self._connected.listed[link_id]

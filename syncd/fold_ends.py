@@ -17,17 +17,14 @@ def end_fold(hub: Hub, held: Conversation) -> HubEffects:
         hub.shelf.invalidate(held.id)
     elif held.id in hub.shelf:
         out.list_one(held.id)
+    for link_id, link in hub.connected.readers(held.id):
+        if held.id in link.exchange.passed_over:  # it had credit while the fold paused
+            hub.connected.postponed.add(held.id, link_id)
     return out.build()
 
 
-def passed_over(hub: Hub, conversation: ConversationId) -> list[LinkId]:
-    """Return the links that had credit for a conversation while its fold paused."""
-    readers = hub.connected.readers(conversation)
-    return [i for i, link in readers if conversation in link.exchange.passed_over]
-
-
 def resume(hub: Hub, link_id: LinkId, conversation: ConversationId) -> HubEffects:
-    """Send a link some of what it was not sent while a fold paused."""
+    """Send a link some of what waits for it: a fold paused, or too much was to be sent."""
     out, link = FanOut(hub.connected, hub.shelf, 0.0), hub.links.get(link_id)
     if link is not None:
         out.add(link_id, link.resume(conversation))

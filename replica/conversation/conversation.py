@@ -171,7 +171,7 @@ class Conversation:
         if tracks & {Track.ALL, Track.MEMBERSHIP}:
             self._document = None
         elif self._document is not None:
-            covered = map(self.log.entries.__getitem__, self.log.offered(e.id for e in entries))
+            covered = map(self.log.entries.__getitem__, self.log.offered([e.id for e in entries]))
             self._unread += (entry for entry in covered if entry.header.track == Track.DOCUMENT)
 
     def _end_drafts(self, entries: Iterable[Entry]) -> None:

@@ -5,7 +5,6 @@ and the link turns them into frames as credit allows. Refused entries are
 remembered per link (DECISIONS D31).
 """
 
-from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import islice
@@ -17,6 +16,7 @@ from replica.link.comparison import Backlog, covered_ids
 from replica.link.effects import EffectsBuilder
 from replica.link.events import EntriesAcked, StateChanged, SyncState
 from replica.link.messages import Entries, Ids
+from replica.link.outgoing import Outgoing
 from replica.log import Entry
 
 ENTRIES_FRAME_BYTES = 32 * 1024
@@ -52,8 +52,7 @@ class Channel:
     """Time to compare digests again, because entries were in flight at the last heartbeat."""
     busy_checks: int = 0
     """Number of comparisons in a row that entries in flight made inconclusive."""
-    outgoing: deque[EntryId] = field(default_factory=deque)
-    queued: set[EntryId] = field(default_factory=set)
+    outgoing: Outgoing = field(default_factory=Outgoing)
     unacked: set[EntryId] = field(default_factory=set)
     refused: set[EntryId] = field(default_factory=set)
     """Entries the hub refused: neither acked nor sent again on this link."""
@@ -81,9 +80,8 @@ class Channel:
     def queue(self, ids: Iterable[EntryId]) -> None:
         """Queue entries for sending, each once."""
         for entry_id in ids:
-            if not any(entry_id in known for known in (self.queued, self.in_flight, self.refused)):
-                self.queued.add(entry_id)
-                self.outgoing.append(entry_id)
+            if entry_id not in self.in_flight and entry_id not in self.refused:
+                self.outgoing.add(entry_id)
 
     def queue_ids(self, conversation: Conversation, *, answer: bool) -> None:
         """Queue all ids held; they replace the rest of an earlier list."""
@@ -151,9 +149,7 @@ class Channel:
         if size < ENTRIES_FRAME_BYTES:
             self.backlog = None
         while self.outgoing and size < ENTRIES_FRAME_BYTES:
-            entry_id = self.outgoing.popleft()
-            self.queued.discard(entry_id)
-            entry = conversation.find(entry_id)
+            entry = conversation.find(self.outgoing.pop())
             if entry is None:
                 continue  # it was pending, and has been dropped since
             if awaits_acks:
@@ -264,8 +260,9 @@ def ids_kept(channels: Iterable[Channel]) -> int:
 
 def memory_bytes(channel: Channel, lanes: int) -> int:
     """Return the memory of a channel's state, about; a walk holds something per lane."""
-    sets = (channel.peer_ids, channel.queued, channel.outgoing, channel.wanted, channel.refused)
+    sets = (channel.peer_ids, channel.wanted, channel.refused)
     is_walking = channel.ids_due is not None or channel.backlog is not None
     ids = channel.backlog.ids_kept if channel.backlog is not None else 0
     ids += sum(map(len, sets))
-    return _CHANNEL_BYTES + _ID_BYTES * ids + _WALK_BYTES * lanes * is_walking
+    kept = _CHANNEL_BYTES + _ID_BYTES * ids + channel.outgoing.memory_bytes
+    return kept + _WALK_BYTES * lanes * is_walking

@@ -4,7 +4,7 @@ Pure, and private to link.py (DECISIONS D32). A client opens conversations, reco
 the hub's acks, and compares again if messages may have been lost.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from replica import limits
 from replica.conversation import Conversation
@@ -92,12 +92,34 @@ class ClientSide(Exchange):
             out.deliver.append(EntriesAdmitted(conversation.id, verdict.entries))
             self.offer(conversation.id, [e.id for e in verdict.entries], now, send=send)
 
-    def _expect_acks(self, channel: Channel, ids: Iterable[EntryId]) -> None:
-        channel.unacked.update(ids)
+    def offer(
+        self, conversation: ConversationId, ids: Sequence[EntryId], now: float, *, send: bool = True
+    ) -> None:
+        """Queue new entries for the hub if it has the conversation open.
+
+        Without `send` another link of this replica sends them; this one does if the next
+        comparison finds that the hub lacks them.
+        """
+        channel = self.channels.get(conversation)
+        if channel is None:
+            return
+        # ORD-13: entries behind a cut are not synced.
+        held = self.shelf.get(conversation)
+        if held is not None and held.is_blocked:
+            return  # LINK-34
+        new = ids if held is None else held.log.offered(ids)
+        if not new:
+            return
+        # Refused while they were uncovered: those that these made covered.
+        channel.refused.difference_update(set(new) - set(ids))
+        channel.unacked.update(new)
+        self._ask_later(channel, now)
+        if channel.is_open and send:
+            channel.queue(new)
 
     def _queue_missing(self, channel: Channel, entries: comparison.Backlog) -> None:
         ids = [entry.id for entry in entries if entry.id not in channel.refused]
-        self._expect_acks(channel, ids)
+        channel.unacked.update(ids)
         channel.queue(ids)
 
     def _ask_later(self, channel: Channel, now: float) -> None:

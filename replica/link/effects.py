@@ -34,6 +34,9 @@ class Effects:
     """Time to call handle_deadline: seconds on the caller's monotonic clock."""
 
 
+NOTHING = Effects()
+
+
 @dataclass(slots=True)
 class EffectsBuilder:
     """Collects the effects of one input."""

@@ -6,7 +6,7 @@ parts of one side (DECISIONS D32).
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from enum import Enum
 from itertools import chain, islice
 from typing import ClassVar
@@ -87,16 +87,8 @@ class Exchange(ABC):
     # --- the parts of one side --------------------------------------------------------
 
     @abstractmethod
-    def _expect_acks(self, channel: Channel, ids: Iterable[EntryId]) -> None:
-        """Note the ids that are about to be sent."""
-
-    @abstractmethod
     def _queue_missing(self, channel: Channel, entries: comparison.Backlog) -> None:
         """Queue entries that the peer lacks, given in send order."""
-
-    @abstractmethod
-    def _ask_later(self, channel: Channel, now: float) -> None:
-        """Schedule a comparison, in case entries get lost."""
 
     @abstractmethod
     def _note_ids(
@@ -110,31 +102,11 @@ class Exchange(ABC):
 
     # --- entries ------------------------------------------------------------------
 
+    @abstractmethod
     def offer(
-        self, conversation: ConversationId, ids: Iterable[EntryId], now: float, *, send: bool = True
+        self, conversation: ConversationId, ids: Sequence[EntryId], now: float, *, send: bool = True
     ) -> None:
-        """Queue new entries for the peer if it has the conversation open.
-
-        Without `send` another link of this replica sends them; this one does if the next
-        comparison finds that the peer lacks them.
-        """
-        channel = self.channels.get(conversation)
-        if channel is None:
-            return
-        # ORD-13: entries behind a cut are not synced.
-        held = self.shelf.get(conversation)
-        if held is not None and held.is_blocked:
-            return  # LINK-34
-        given = list(ids)
-        new = given if held is None else held.log.offered(given)
-        if not new:
-            return
-        # Refused while they were uncovered: those that these made covered.
-        channel.refused.difference_update(set(new) - set(given))
-        self._expect_acks(channel, new)
-        self._ask_later(channel, now)
-        if channel.is_open and send:
-            channel.queue(new)
+        """Queue new entries for the peer if it has the conversation open."""
 
     def _send_missing(
         self, channel: Channel, held: Conversation, heads: tuple[Position, ...]
@@ -254,12 +226,14 @@ class Exchange(ABC):
     # --- sending --------------------------------------------------------------
 
     def is_behind(self, conversation: ConversationId, peer: PublicKey | None) -> bool:
-        """Say whether a backlog waits for credit; not so for a peer that may not read any more.
+        """Say whether much waits for credit; not so for a peer that may not read any more.
 
         Its conversation is to be closed at once.
         """
         channel, held = self.channels.get(conversation), self.shelf.get(conversation)
-        if channel is None or channel.backlog is None or held is None:
+        if channel is None or held is None:
+            return False
+        if channel.backlog is None and not channel.outgoing.is_long:
             return False
         return self._may_read(held, peer)
 

@@ -4,11 +4,11 @@ Pure, and private to link.py. A hub answers and never starts a comparison
 (DECISIONS D32). It answers a digest in mid-traffic without heads (DECISIONS D29).
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from replica import limits
 from replica.conversation import Conversation
-from replica.ids import EntryId, Position, PublicKey
+from replica.ids import ConversationId, EntryId, Position, PublicKey
 from replica.link.channel import ENTRIES_FRAME_BYTES, Channel
 from replica.link.codec import encoded_steps
 from replica.link.comparison import Backlog, sendable_heads
@@ -18,6 +18,9 @@ from replica.link.exchange import Exchange, Side
 from replica.link.messages import Ack, Entries, Fault, Ids, Message, Open, Opened
 from replica.link.steps import STEP_HEADS, Steps
 from replica.refusals import ConversationUnknown, LanesDiverged, QuotaExceeded
+
+SHARED_IDS = 64
+"""Entries that are offered to all readers at once from which on these share a sequence."""
 
 
 class HubSide(Exchange):
@@ -144,8 +147,28 @@ class HubSide(Exchange):
             # ORD-13: nobody need keep the others, so they are not acked.
             self._ack(held, self.intake.covered(held, known, out), out)
 
-    def _expect_acks(self, channel: Channel, ids: Iterable[EntryId]) -> None:
-        """Expect no acks: a client asks for missing entries."""
+    def offer(
+        self,
+        conversation: ConversationId,
+        ids: Sequence[EntryId],
+        _now: float,
+        *,
+        send: bool = True,
+    ) -> None:
+        """Queue entries if the client has the conversation open.
+
+        `ids` are those of `Log.offered`, which is asked once for all readers: they share a long
+        sequence.
+        """
+        channel, held = self.channels.get(conversation), self.shelf.get(conversation)
+        if channel is None or (held is not None and held.is_blocked):  # LINK-34
+            return
+        if not channel.is_open or not send:
+            return
+        if len(ids) > SHARED_IDS:
+            channel.outgoing.share(tuple(ids))
+        else:
+            channel.queue(ids)
 
     def _queue_missing(self, channel: Channel, entries: Backlog) -> None:
         """Begin a backlog; it replaces the rest of an earlier one."""
@@ -155,9 +178,6 @@ class HubSide(Exchange):
         """Return the ids held here: others take memory and change nothing."""
         entries = _held.log.entries
         return [entries[i].id for i in ids if i in entries]
-
-    def _ask_later(self, channel: Channel, now: float) -> None:
-        """Do nothing: the client compares again."""
 
     def _note_ids(
         self, channel: Channel, held: Conversation, ids: set[EntryId], out: EffectsBuilder

@@ -11,7 +11,7 @@ admitted. Every exchange is idempotent, so a lost, doubled or late message costs
 a round trip at most: an Open with heads starts over from the present logs.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import Enum
 from functools import partial
 
@@ -24,7 +24,7 @@ from replica.link.channel import Channel
 from replica.link.client_side import ClientSide
 from replica.link.codec import Direction
 from replica.link.credit import FlowControl
-from replica.link.effects import Effects, EffectsBuilder
+from replica.link.effects import NOTHING, Effects, EffectsBuilder
 from replica.link.events import LinkClosed, Listed, StateChanged, SyncState, Welcomed
 from replica.link.exchange import Side
 from replica.link.frame import Frame
@@ -148,20 +148,27 @@ class Link:
         return self._finish(out, pumps=not more_follow)
 
     def offer(
-        self, conversation: ConversationId, ids: Iterable[EntryId], now: float, *, send: bool = True
+        self,
+        conversation: ConversationId,
+        ids: Sequence[EntryId],
+        now: float,
+        *,
+        send: bool = True,
+        pumps: bool = True,
     ) -> Effects:
         """Send new entries to the peer if it has the conversation open.
 
-        Without `send` another link of this replica sends them, and this one only if the
-        peer lacks them at the next comparison.
+        A hub offers what `Log.offered` returns. Without `send` another link of this replica
+        sends them, and this one only if the peer lacks them at the next comparison. Unless it
+        `pumps`, they are queued until the next input, or `resume`.
         """
         if self.phase is Phase.CLOSED:
-            return Effects()
-        self.exchange.offer(conversation, ids, now, send=send)
+            return NOTHING
         # Behind a backlog it waits for the peer's credit: else each append would go on with
         # the backlogs of all its readers.
-        is_behind = self.exchange.is_behind(conversation, self.peer)
-        return self._finish(EffectsBuilder(), pumps=not is_behind)
+        is_behind = pumps and self.exchange.is_behind(conversation, self.peer)
+        self.exchange.offer(conversation, ids, now, send=send)
+        return self._finish(EffectsBuilder(), pumps=not is_behind) if pumps else NOTHING
 
     def send_draft(self, draft: Draft) -> Effects:
         """Send a draft to the hub (host); it is dropped if it can't be sent now."""
@@ -172,15 +179,18 @@ class Link:
             self._send(draft, out)
         return self._finish(out)
 
-    def offer_drafts(self, conversation: ConversationId, request: EntryId) -> Effects:
-        """Send the new frames of a draft to a reader (hub)."""
-        out = EffectsBuilder()
+    def offer_drafts(
+        self, conversation: ConversationId, request: EntryId, *, pumps: bool = True
+    ) -> Effects:
+        """Send the new frames of a draft to a reader (hub); `pumps` as for `offer`."""
         channel = self.channels.get(conversation)
         is_up = self.phase is not Phase.CLOSED
         if is_up and channel is not None and channel.is_open and channel.with_drafts:
             channel.drafts_due.add(request)
+        if not pumps:
+            return NOTHING
         is_behind = self.exchange.is_behind(conversation, self.peer)
-        return self._finish(out, pumps=not is_behind)
+        return self._finish(EffectsBuilder(), pumps=not is_behind)
 
     def list_conversations(self, items: Iterable[ListingItem]) -> Effects:
         """Name conversations to a following client (hub)."""
@@ -190,13 +200,18 @@ class Link:
             self._send(Listing(known), out)
         return self._finish(out)
 
-    def leave(self, conversation: ConversationId, fault: Fault | None = None) -> Effects:
-        """Stop syncing one conversation; `fault` says why. Sends nothing else."""
+    def leave(self, conversation: ConversationId, close: Frame | None = None) -> Effects:
+        """Stop syncing one conversation. Sends nothing but a Close, or `close`, which says why.
+
+        A hub encodes it once for all links.
+        """
         out = EffectsBuilder()
         if self.exchange.channels.pop(conversation, None) is not None:
             out.deliver.append(StateChanged(conversation, SyncState.OFFLINE))
-            if self.phase is Phase.READY:
-                self._send(Close(conversation, fault), out)
+            if self.phase is Phase.READY and close is not None:
+                out.send.append(close)
+            elif self.phase is Phase.READY:
+                self._send(Close(conversation), out)
         return self._finish(out, pumps=False)
 
     def resume(self, conversation: ConversationId) -> Effects:

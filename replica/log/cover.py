@@ -7,7 +7,7 @@ entries of the keys that it changes, and those that they alone made covered.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 
 from replica.ids import EntryId, PublicKey
@@ -109,19 +109,22 @@ class Cover:
             self._add(entry_id, membership)
         return self.covered
 
-    def offered(self, membership: Membership, ids: Iterable[EntryId]) -> list[EntryId]:
+    def offered(self, membership: Membership, given: Sequence[EntryId]) -> list[EntryId]:
         """Return the covered ones of new entries, with the entries that they made covered.
 
         Those that an entry names come before it, those of a key that it grants a role after it.
         """
         covered = self.ids(membership)
         listed: dict[EntryId, None] = {}
-        for entry_id in ids:
+        for entry_id in given:
             if entry_id in covered:
                 before, after = (
                     made.get(entry_id, ()) for made in (self._newly_covered, self._regained)
                 )
-                listed |= dict.fromkeys([*before, entry_id, *after])
+                with_it = [*before, entry_id, *after]
+                if len(given) == 1:
+                    return with_it  # of 10^5 entries a dict takes 15 ms
+                listed |= dict.fromkeys(with_it)
         return list(listed)
 
     # --- a change of the membership ----------------------------------------------------------

@@ -196,7 +196,7 @@ class Log:
         self._heads.follow()
         return covered
 
-    def offered(self, ids: Iterable[EntryId]) -> list[EntryId]:
+    def offered(self, ids: Sequence[EntryId]) -> list[EntryId]:
         """Return the entries to offer to peers once `ids` are new: the covered ones.
 
         An uncovered entry is offered to nobody until a covered entry follows it, right

@@ -37,7 +37,7 @@ def unfollowed(log: Log, found: Iterable[Entry], unreached: Container[EntryId] =
         is_between = at not in entries and (at in unreached or header.lamport > first)
         return header.parents if is_between else ()
 
-    starts = (p for e in entries.values() for p in e.header.parents)
+    starts = (p for e in turns(entries.values()) for p in e.header.parents)
     followed = reach(starts, follow, meter=log.meter)
     return [e for e in turns(entries.values()) if e.id not in followed]
 

@@ -77,14 +77,14 @@ class Order:
         or CANCEL comes first.
         """
         self.log.covered()
-        steps, entries = self._changes.read(), self.log.entries
+        steps, entries, turns = self._changes.read(), self.log.entries, self.log.meter.turns
         if self.open_tail is not None:
-            is_cut = any(not is_covered for _, is_covered in steps)
+            is_cut = any(not is_covered for _, is_covered in turns(steps))
             # A seal that an entry names counts from now on, though it was held before. Of other
             # kinds the tail learns by the roles of their authors.
             came_back = any(
                 is_covered and i not in admitted and entries[i].header.kind in _DECISIVE
-                for i, is_covered in steps
+                for i, is_covered in turns(steps)
             )
             if came_back or (is_cut and not self.open_tail.follows_cuts):
                 self.open_tail = None

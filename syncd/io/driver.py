@@ -30,6 +30,7 @@ from syncd.io.loader import Loader
 from syncd.io.memory import Drop, Memory
 from syncd.io.pacer import Pacer
 from syncd.io.record_keeper import RecordKeeper
+from syncd.io.resumes import Resumes
 from syncd.io.throttle import CALL_BYTES, Throttle
 from syncd.measures import HubCounters
 from syncd.open_logs import release_logs
@@ -83,6 +84,7 @@ class HubDriver:
         self._refusal = Fault.of(StoreError("the disk refused entries"))
         """The last refusal of the disk."""
         self.folds = Folds(hub, self.pacer, self._submit)
+        self._resumes = Resumes(hub, self.pacer, self.folds, self._submit)
         self._keeper = RecordKeeper(hub, store)
         written = self.performer.written
         self._loader = Loader(
@@ -115,6 +117,7 @@ class HubDriver:
             await asyncio.gather(self._ticker, return_exceptions=True)
         await self._deletions.stop()
         await self.folds.stop()
+        await self._resumes.stop()
         await self._loader.stop()
         await self.performer.stop()
         await self._keeper.stop()
@@ -320,6 +323,8 @@ class HubDriver:
     def _submit(
         self, effects: HubEffects, conversation: ConversationId | None = None
     ) -> "asyncio.Future[None]":
+        if self.hub.connected.postponed:
+            self._resumes.go_on()
         lost, named = self.hub.shelf.folding.lost, set[ConversationId]()
         if lost or not effects.persist:
             stated = (conversation, *(conversation_of(frame) for _, frame in effects.send))

@@ -16,7 +16,7 @@ from greenlet import getcurrent, greenlet
 from replica.conversation import Conversation
 from replica.ids import ConversationId, PublicKey
 from syncd.fan_out import HubEffects
-from syncd.fold_ends import end_fold, passed_over, resume
+from syncd.fold_ends import end_fold
 from syncd.hub import Hub
 from syncd.io.pacer import Pacer
 
@@ -78,9 +78,6 @@ class Folds:
                 self._hub.shelf.invalidate(paused.id)
             if coroutine.dead or coroutine is self._idle:  # else it is cut off: see `_end`
                 self._note_ended(paused)
-        resuming = asyncio.create_task(self._resume(paused.id), name="links behind a fold")
-        self._running.add(resuming)  # nobody who waits for the fold waits for its readers
-        resuming.add_done_callback(self._running.discard)
 
     def _end(self, coroutine: greenlet, paused: Conversation, task: "asyncio.Task[None]") -> None:
         """Let the store be read anew where a task is cancelled, perhaps before it began."""
@@ -93,15 +90,6 @@ class Folds:
     def _note_ended(self, paused: Conversation) -> None:
         del self._of[paused.id]
         self._perform(end_fold(self._hub, paused))
-
-    async def _resume(self, conversation: ConversationId) -> None:
-        """Send the links what they were not sent meanwhile, in steps of their keys."""
-        for link_id in passed_over(self._hub, conversation):
-            link = self._hub.links.get(link_id)
-            if link is not None and link.peer is not None:
-                await self._pacer.step(link.peer)
-                await self.ended(conversation)
-                self._perform(resume(self._hub, link_id, conversation))
 
     def _go_on(
         self, coroutine: greenlet, work: Callable[[], None] | None = None

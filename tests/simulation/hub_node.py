@@ -9,12 +9,14 @@ from replica.link.effects import conversation_of
 from replica.link.frame import Frame
 from replica.link.messages import Fault, Message
 from replica.refusals import StoreFull
+from syncd.fold_ends import resume
 from syncd.hub import Hub, HubEffects, LinkId
 from syncd.policy import Policy
 from tests.simulation.network import Wire
 from tests.simulation.node import Node, Steps
 
 TICK_S = 5.0
+RESUME_S = 0.01
 
 
 class HubNode(Node):
@@ -93,8 +95,15 @@ class HubNode(Node):
 
     def _do(self, effects: HubEffects) -> None:
         self._queue(effects)
+        for conversation in self.hub.connected.postponed:
+            self.later(RESUME_S, partial(self._resume, conversation))
         for conversation in self.hub.evict(self.commits.writing):
             self.trace(f"evicts {conversation.hex()[:6]}")
+
+    def _resume(self, conversation: ConversationId) -> None:
+        link_id = self.hub.connected.postponed.take(conversation)
+        if link_id is not None:
+            self._do(resume(self.hub, link_id, conversation))
 
     def _queue(self, effects: HubEffects) -> None:
         steps = self._steps(effects)

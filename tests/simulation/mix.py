@@ -6,7 +6,8 @@ from dataclasses import dataclass, replace
 from random import Random
 
 from replica import limits
-from replica.link import channel
+from replica.link import channel, hub_side
+from syncd import fan_out
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,6 +160,8 @@ _SMALL = (
     (limits, "IDS_PER_FRAME", 5),
     (limits, "PENDING_LINK_BYTES_MAX", 14_000),
     (channel, "ENTRIES_FRAME_BYTES", 1_200),
+    (hub_side, "SHARED_IDS", 1),
+    (fan_out, "SENT_AT_ONCE", 1),
 )
 
 

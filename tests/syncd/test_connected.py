@@ -83,9 +83,9 @@ def test_an_append_does_not_touch_links_that_do_not_read_it(
     open_at(scene)
     touched, offer = [], Link.offer
 
-    def counting(self: Link, *args: Any) -> Effects:
+    def counting(self: Link, *args: Any, **named: Any) -> Effects:
         touched.append(self)
-        return offer(self, *args)
+        return offer(self, *args, **named)
 
     monkeypatch.setattr(Link, "offer", counting)
     scene.say()

@@ -50,7 +50,7 @@ def line() -> Line:
 
 def test_an_entry_is_queued_once_and_not_again_while_it_is_in_flight(line: Line) -> None:
     line.channel.queue([line.ids[1], line.ids[1]])
-    assert list(line.channel.outgoing) == [line.ids[1]]
+    assert list(line.channel.outgoing.single) == [line.ids[1]]
     assert line.next() == Entries(line.id, (line.entries[1],))
     line.channel.queue([line.ids[1]])
     assert not line.channel.is_due

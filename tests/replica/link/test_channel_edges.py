@@ -85,7 +85,7 @@ def test_only_an_unacked_entry_can_be_refused(scene: Scene) -> None:
     scene.channel.refuse(first.id)
     scene.channel.refuse(second.id)
     scene.channel.queue(_ids(first, second))
-    assert list(scene.channel.outgoing) == [second.id]
+    assert list(scene.channel.outgoing.single) == [second.id]
     assert not scene.channel.unacked
 
 

@@ -6,6 +6,7 @@ from replica.ids import ConversationId, EntryId
 from replica.link import channels as module
 from replica.link.channel import Channel
 from replica.link.channels import Channels
+from replica.link.outgoing import Outgoing
 
 IDS = [ConversationId(bytes([n]) * 32) for n in range(4)]
 ENTRY = EntryId(b"e" * 32)
@@ -24,7 +25,7 @@ def test_only_channels_with_something_queued_are_due(channels: Channels) -> None
     channels[IDS[2]].queue([ENTRY])
     channels[IDS[1]].queue([ENTRY])
     assert [c.id for c in channels.due()] == [IDS[2], IDS[1]], "the longest due first"
-    channels[IDS[2]].outgoing.clear()
+    channels[IDS[2]].outgoing = Outgoing()
     del channels[IDS[1]]
     assert list(channels.due()) == []
 

@@ -7,6 +7,7 @@ from replica.ids import ConversationId, Digest, EntryId
 from replica.link.channel import Channel
 from replica.link.events import SyncState
 from replica.link.messages import Ids, Open, Opened
+from replica.link.outgoing import Outgoing
 from tests.support.client_scene import Scene
 from tests.support.writers import said
 
@@ -51,7 +52,7 @@ def test_each_open_is_followed_by_one_list_of_ids_and_its_answer(scene: Scene) -
     scene.receive(Ids(scene.id, (), False, False))
     assert channel.ids_due is not None
     channel.ids_due = None
-    channel.outgoing.clear()
+    channel.outgoing = Outgoing()
     scene.receive(Ids(scene.id, (), False, False))
     assert channel.ids_due is None
     scene.receive(Ids(scene.id, (scene.genesis.id,), False, True))

@@ -10,6 +10,7 @@ from replica.link.acks import acked_by
 from replica.link.client_side import BUSY_CHECKS_MAX
 from replica.link.events import EntriesAcked, EntryFailed, StateChanged, SyncState
 from replica.link.messages import Ack, Entries, Fault, Ids, Open, Opened
+from replica.link.outgoing import Outgoing
 from replica.link.seed import seed
 from replica.log.body import Grant, Member, Role
 from replica.log.damage import Lost
@@ -94,18 +95,17 @@ def test_an_entry_of_a_non_member_is_not_appended(scene: Scene) -> None:
 def test_a_hub_that_lost_the_conversation_is_sent_all_of_it_once(scene: Scene) -> None:
     channel = scene.channel(scene.genesis, scene.line[-1])
     scene.receive(scene.fault(ConversationUnknown()), 3.0)
-    assert list(channel.outgoing) == [e.id for e in scene.line]
-    assert channel.unacked == set(channel.outgoing)
+    assert list(channel.outgoing.single) == [e.id for e in scene.line]
+    assert channel.unacked == set(channel.outgoing.single)
     assert (channel.state, channel.recheck_at) == (SyncState.RECONCILING, 3.0)
 
 
 def test_later_tries_send_the_membership_and_then_end(scene: Scene) -> None:
     channel = scene.channel()
     for _ in range(SEEDINGS_MAX):
-        channel.outgoing.clear()
-        channel.queued.clear()
+        channel.outgoing = Outgoing()
         scene.receive(scene.fault(ConversationUnknown()))
-    assert list(channel.outgoing) == [scene.genesis.id]
+    assert list(channel.outgoing.single) == [scene.genesis.id]
     scene.receive(scene.fault(ConversationUnknown()), 5.0)
     assert channel.state is SyncState.DENIED
     assert channel.recheck_at == 5.0 + limits.DENIED_RECHECK_S
@@ -153,7 +153,7 @@ def test_a_copy_of_a_refusal_leaves_a_denied_channel_as_it_is(scene: Scene) -> N
     channel.seedings = SEEDINGS_MAX
     for _ in range(3):
         scene.receive(scene.fault(ConversationUnknown()), 3.0)
-    assert (channel.state, list(channel.outgoing)) == (SyncState.DENIED, [])
+    assert (channel.state, list(channel.outgoing.single)) == (SyncState.DENIED, [])
     assert channel.recheck_at == 3.0 + limits.DENIED_RECHECK_S
 
 
@@ -191,13 +191,13 @@ def test_a_refused_entry_is_not_sent_again(scene: Scene) -> None:
     scene.receive(scene.fault(NotAllowed(), scene.line[2]))
     assert channel.refused == {scene.line[2].id}
     channel.queue(e.id for e in scene.line)
-    assert scene.line[2].id not in channel.outgoing
+    assert scene.line[2].id not in channel.outgoing.single
 
 
 def test_missing_entries_are_sent_and_diverged_lanes_reported(scene: Scene) -> None:
     channel = scene.channel()
     scene.receive(scene.fault(EntriesMissing(missing=[scene.line[2].id, b"?" * 32])))
-    assert list(channel.outgoing) == [scene.line[2].id]
+    assert list(channel.outgoing.single) == [scene.line[2].id]
     assert scene.out.deliver == []
     scene.receive(scene.fault(LanesDiverged()))
     assert channel.state is SyncState.RECONCILING
@@ -357,7 +357,7 @@ def test_a_list_of_ids_without_ours_is_asked_about_later(scene: Scene) -> None:
     channel.state = SyncState.SYNCHRONIZED
     scene.receive(Ids(scene.id, (scene.genesis.id,), False, True), 2.0)
     assert channel.unacked == {entry.id for entry in scene.line[1:]}
-    assert list(channel.outgoing) == [entry.id for entry in scene.line[1:]]
+    assert list(channel.outgoing.single) == [entry.id for entry in scene.line[1:]]
     assert channel.recheck_at == 2.0 + limits.RESYNC_S
     channel.lists_due = {True}
     scene.receive(Ids(scene.id, (scene.genesis.id,), False, True), 4.0)
@@ -377,9 +377,8 @@ def test_a_seeding_sends_again_what_was_in_flight_and_is_rechecked(scene: Scene)
     channel.in_flight = {entry.id for entry in scene.line}
     for now, expected in ((3.0, scene.line), (4.0, scene.line[:1])):
         assert seed(channel, scene.held, now)
-        assert list(channel.outgoing) == [entry.id for entry in expected]
-        channel.outgoing.clear()
-        channel.queued.clear()
+        assert list(channel.outgoing.single) == [entry.id for entry in expected]
+        channel.outgoing = Outgoing()
         channel.in_flight = {entry.id for entry in scene.line}
     assert channel.recheck_at == 4.0 + limits.RESYNC_S
 
@@ -390,11 +389,10 @@ def test_a_hub_that_opened_the_conversation_and_lost_it_again_is_given_all_of_it
     channel = scene.channel()
     for _ in range(2):
         scene.receive(scene.fault(ConversationUnknown()))
-        assert list(channel.outgoing) == [entry.id for entry in scene.line]
+        assert list(channel.outgoing.single) == [entry.id for entry in scene.line]
         scene.side.send_open(channel, scene.out, 0.0, with_heads=True)
         scene.receive(Opened(scene.id, scene.held.log.digest, True))
-        channel.outgoing.clear()
-        channel.queued.clear()
+        channel.outgoing = Outgoing()
 
 
 def test_a_denied_channel_offers_the_membership_alone_from_then_on(scene: Scene) -> None:
@@ -408,7 +406,7 @@ def test_entries_that_the_hub_lacks_are_sent_and_no_refusal(scene: Scene) -> Non
     channel = scene.channel()
     lacking = [entry.id for entry in scene.line[1:3]]
     scene.receive(scene.fault(EntriesMissing(missing=lacking)))
-    assert list(channel.outgoing) == lacking
+    assert list(channel.outgoing.single) == lacking
     assert channel.state is SyncState.OPENING
 
 

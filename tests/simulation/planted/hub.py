@@ -12,6 +12,7 @@ from replica.link.messages import Ack, Entries, ListingItem
 from syncd.connected import LinkId
 from syncd.fan_out import FanOut, HubEffects
 from syncd.hub import Hub
+from syncd.postponed import Postponed
 from tests.simulation.planted import Patch
 
 
@@ -54,6 +55,10 @@ def streams_drafts_to_links_that_did_not_open() -> Patch:
 
 def streams_no_drafts() -> Patch:
     return mock.patch.object(FanOut, "_offer_draft", lambda self, source, draft: None)
+
+
+def forgets_who_waits_for_a_later_step() -> Patch:
+    return mock.patch.object(Postponed, "take", lambda self, conversation: None)
 
 
 def offers_nothing_to_other_links() -> Patch:
