@@ -24,6 +24,7 @@ from antiphon.cli.output import Output, brief
 from antiphon.cli.overview import served_by
 from antiphon.cli.rows import counted, wrapped
 from antiphon.cli.session import Session, link_step, means_away
+from antiphon.cli.verify import without_copy
 from replica.errors import AntiphonError
 from replica.ids import ConversationId, short
 from replica.io import HostCalls, Replica, error_of, keys, open_channel
@@ -184,11 +185,8 @@ async def _store_hub_and_host(session: Session) -> AsyncIterator[Finding]:
             if replica.store.lost_count:
                 lost = counted(replica.store.lost_count, "entry", "entries")
                 yield Finding("fail", "store", f"lost the last {lost} written", "antiphon repair")
-            for row in await replica.store.quarantined():
-                yield Finding(
-                    "warn", "store", f"{short(row.id)} is in quarantine: {row.why}",
-                    "`antiphon verify` shows whether a sound copy was received since.",
-                )  # fmt: skip
+            async for finding in _quarantine(replica):
+                yield finding
             yield await _hub(session, replica)
             async for finding in _hosts(session, replica):
                 yield finding
@@ -200,6 +198,17 @@ async def _store_hub_and_host(session: Session) -> AsyncIterator[Finding]:
         yield await _hub_health(session)
     except AntiphonError as error:
         yield Finding("fail", "store", f"{error.detail} [{error.reason}]", error.next_step)
+
+
+async def _quarantine(replica: Replica) -> AsyncIterator[Finding]:
+    rows = await replica.store.quarantined()
+    for conversation in dict.fromkeys(row.conversation for row in rows):
+        held = [row for row in rows if row.conversation == conversation]
+        for row in without_copy(
+            held, (await replica.store.load(ConversationId(conversation))).entries
+        ):
+            detail = f"{short(row.id)} is in quarantine: {row.why}"
+            yield Finding("warn", "store", detail, "antiphon repair")
 
 
 async def _hub(session: Session, replica: Replica) -> Finding:

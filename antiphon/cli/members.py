@@ -16,6 +16,7 @@ from replica.conversation import Conversation, check_owner_stays
 from replica.ids import PublicKey, key_from_hex, short
 from replica.io import begin, petnames
 from replica.log import Role
+from replica.refusals import ArgumentInvalid
 
 _Keys = dict[PublicKey, str]
 
@@ -66,7 +67,11 @@ def register(app: typer.Typer) -> None:
         """Name a key. The name stays beside this replica."""
         async with session.replica(linked=False) as replica:
             held = await replica.load(await session.choose(replica.store, conversation))
-            found = _find(held, key, await petnames.names(replica.store))
+            names = await petnames.names(replica.store)
+            found = _find(held, key, names)
+            same = (k for k, v in names.items() if v.casefold() == name.casefold() and k != found)
+            if (other := next(same, None)) is not None:
+                raise ArgumentInvalid(f"{name} is the name of key {short(other)} already")
             await petnames.set_name(replica, found, name)
             session.out.note(f"{short(found)} is {name}")
 

@@ -6,6 +6,7 @@ trusted.
 """
 
 import contextlib
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
@@ -108,13 +109,17 @@ async def _check_stored(store: Store, conversation: ConversationId) -> Findings:
     findings = check(conversation, tuple(entries))
     unread = store.quarantined_count - before
     rows = [q for q in await store.quarantined() if q.conversation == conversation]
-    # A row with a sound copy received since is no finding.
-    sound = {entry.id for entry in entries if entry.body is not None}
-    lost = [q for q in rows if EntryId(q.id) not in sound]
+    lost = without_copy(rows, entries)
     findings.bad += [_quarantine_words(q) for q in lost]
     if unread > len(lost):
         findings.bad.append(f"{unread - len(lost)} rows fail their digest")
     return findings
+
+
+def without_copy(rows: Iterable[Quarantined], entries: Iterable[Entry]) -> list[Quarantined]:
+    """Return the rows in quarantine of which these entries hold no sound copy, received since."""
+    sound = {entry.id for entry in entries if entry.body is not None}
+    return [row for row in rows if EntryId(row.id) not in sound]
 
 
 def _quarantine_words(row: Quarantined) -> str:

@@ -311,6 +311,9 @@ def test_members_have_names_beside_the_replica(me: Terminal, bob: Terminal) -> N
     bob.ok("members", "name", ours[:10], "ada")
     assert {r["key"]: r["name"] for r in bob.records("members")}[ours] == "ada"
     assert bob.refused("members", "name", "ada", "a\nb") == "ARGUMENT_INVALID"
+    assert me.refused("members", "name", ours[:10], "Bob") == "ARGUMENT_INVALID", "another's"
+    bob.ok("members", "name", ours[:10], "Ada")
+    bob.ok("members", "name", ours[:10], "ada")
     assert bob.refused("members", "remove", "ada") == "ROLE_FORBIDS"
     assert me.refused("members", "remove", "nobody") == "MEMBER_UNKNOWN"
     me.ok("members", "remove", "bob")
