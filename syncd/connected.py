@@ -34,7 +34,7 @@ class Connected:
         self.awaited: dict[LinkId, set[ConversationId]] = {}
         """Conversations listed to a host as awaited, which it has not opened since."""
         self.postponed: Postponed[LinkId] = Postponed()
-        """Links with credit and something to send, which is sent in later steps."""
+        """Links that are sent what they have credit for in later steps."""
         self.watchers: set[LinkId] = set()
         self._by_peer: dict[PublicKey, dict[LinkId, Link]] = {}
         self._of_hosts: dict[LinkId, Link] = {}
@@ -63,6 +63,8 @@ class Connected:
         self._of_hosts.pop(link_id, None)
         for conversation in self._opened.pop(link_id, ()):
             self._drop_reader(conversation, link_id)
+            if link is not None and link.peer is not None:
+                self.postponed.drop((conversation, link.peer), link_id)
         if link is not None and link.peer is not None:
             del self._by_peer[link.peer][link_id]
             if not self._by_peer[link.peer]:

@@ -25,6 +25,8 @@ from replica.link import (
     Message,
     Opened,
     Welcome,
+    is_ready,
+    takes_drafts,
 )
 from replica.log import Entry, Kind
 from syncd.connected import Connected, LinkId
@@ -34,8 +36,9 @@ from syncd.shelf import HubShelf
 
 LIST_STEP_ITEMS = 64
 """Items of a list in one step: some 0.5 ms."""
-SENT_AT_ONCE = 128
-"""Entries, or frames of a draft, that one step sends to other links: some 2 ms."""
+SEND_COST_MAX, LINK_COST = 1_000, 8
+"""Entries, or frames of a draft, that one step sends to other links, with so many for each link:
+some 2 ms."""
 _ITEM_LANES = 128
 """Lanes whose digest, where it is due, costs as much as an item."""
 
@@ -74,8 +77,8 @@ class FanOut:
         self._send: list[tuple[LinkId, Frame]] = []
         self._closed: list[LinkId] = []
         self._last: Frame | None = None
-        self._sent = 0
-        """Entries and drafts that this step has sent to other links."""
+        self.cost = 0
+        """Of what this step has sent to other links; see SEND_COST_MAX."""
 
     def add(self, source: LinkId | None, effects: Effects) -> None:
         """Add one link's effects, and offer its events to the other links.
@@ -203,7 +206,7 @@ class FanOut:
                 lacking = offered
                 if link_id == source:
                     lacking = tuple(i for i in offered if not self._has(link, i))
-                if lacking and self._may_send_now(conversation, link_id, len(lacking)):
+                if lacking and self._may_send(conversation, link_id, len(lacking)):
                     self.add(link_id, link.offer(conversation, lacking, self._now))
                 elif lacking:
                     link.offer(conversation, lacking, self._now, pumps=False)
@@ -217,19 +220,34 @@ class FanOut:
 
     def _offer_draft(self, source: LinkId | None, draft: Draft) -> None:
         for link_id, link in self._connected.readers(draft.conversation):
-            if link_id != source:
-                if self._may_send_now(draft.conversation, link_id, 1):
+            if link_id != source and takes_drafts(link, draft.conversation):
+                if self._may_send(draft.conversation, link_id, 1):
                     self.add(link_id, link.offer_drafts(draft.conversation, draft.request))
                 else:
                     link.offer_drafts(draft.conversation, draft.request, pumps=False)
 
-    def _may_send_now(self, conversation: ConversationId, link_id: LinkId, count: int) -> bool:
-        """Say whether a link is sent so many entries in this step; if not, let it wait."""
-        if self._sent >= SENT_AT_ONCE:
-            self._connected.postponed.add(conversation, link_id)
+    def _may_send(self, conversation: ConversationId, link_id: LinkId, count: int) -> bool:
+        """Say whether a link is sent something in this step; if not, let it wait for a later one.
+
+        A link behind a backlog waits for the credit of its peer alone.
+        """
+        link, postponed = self._connected.links[link_id], self._connected.postponed
+        if not is_ready(link, conversation):
             return False
-        self._sent += count
-        return True
+        if self.cost < SEND_COST_MAX or not postponed.is_driven:
+            self.cost += LINK_COST + min(count, SEND_COST_MAX)
+            return True
+        assert link.peer is not None, "links of a hub are authenticated"
+        postponed.add((conversation, link.peer), link_id)
+        return False
+
+    def resume(self, link_id: LinkId, conversation: ConversationId) -> None:
+        """Send a link what waits for it."""
+        effects = self._connected.links[link_id].resume(conversation)
+        frames = (frame.message for frame in effects.send)
+        counts = (len(one.entries) if isinstance(one, Entries) else 1 for one in frames)
+        self.cost += LINK_COST + sum(counts)
+        self.add(link_id, effects)
 
     def _list(self, link_id: LinkId, items: Sequence[ListingItem]) -> None:
         listed = self._connected.listed[link_id]
@@ -259,8 +277,8 @@ class FanOut:
             link, held = self._connected.links[link_id], self._shelf.get(conversation)
             peer = link.peer
             channel = link.channels.get(conversation)
-            if channel is not None and channel.backlog is not None and channel.backlog.has_found:
-                continue  # more is sent: the hint comes behind the last entry
+            if channel is not None and channel.backlog is not None and channel.backlog.has_more():
+                continue  # the hint comes behind the last entry
             if held is not None and peer is not None and held.is_member(peer):
                 if (conversation, peer) not in of:
                     of[conversation, peer] = hint_for(held, peer)

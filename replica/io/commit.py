@@ -144,8 +144,9 @@ class GroupCommit:
             if not self._taken:
                 self._taken.append(await self._queue.get())
             async with self._turn:
-                batch, self._is_last = self._collect()
-                await self._commit(batch)
+                if self._taken:  # else an error that nobody foresaw has refused it
+                    batch, self._is_last = self._collect()
+                    await self._commit(batch)
 
     def _collect(self) -> tuple[list[_Write], bool]:
         """Return the taken write with all queued ones, and True once closing."""

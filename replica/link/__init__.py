@@ -38,7 +38,7 @@ from replica.link.frame import Frame
 from replica.link.host_choice import HostChoice, HostReason, host_to_grant
 from replica.link.intake import Intake
 from replica.link.item_bounds import check_steps
-from replica.link.link import Link, Phase, is_walking, prepared
+from replica.link.link import Link, Phase, is_ready, is_walking, prepared, takes_drafts
 from replica.link.messages import (
     Ack,
     Close,
@@ -134,6 +134,7 @@ __all__ = [
     "heads_steps",
     "heads_to_pb",
     "host_to_grant",
+    "is_ready",
     "is_walking",
     "lacking",
     "linked_host_to_pb",
@@ -145,4 +146,5 @@ __all__ = [
     "profiles_of",
     "prove",
     "sampling_to_state",
+    "takes_drafts",
 ]

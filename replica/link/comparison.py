@@ -261,9 +261,10 @@ class Backlog(Iterator[Entry]):
                 bytes_max -= taken[-1].size_bytes
         return taken
 
-    @property
-    def has_found(self) -> bool:
-        """Say whether a look ahead has found more; if not, none need be left."""
+    def has_more(self) -> bool:
+        """Say whether there is more; where much is to be passed over before it, it may not know."""
+        if not self._found:
+            next(self.look_ahead(1), None)
         return bool(self._found)
 
     def look_ahead(self, size: int) -> Steps[None]:

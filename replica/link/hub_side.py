@@ -19,7 +19,7 @@ from replica.link.messages import Ack, Entries, Fault, Ids, Message, Open, Opene
 from replica.link.steps import STEP_HEADS, Steps
 from replica.refusals import ConversationUnknown, LanesDiverged, QuotaExceeded
 
-SHARED_IDS = 64
+SHARED_IDS = 8
 """Entries that are offered to all readers at once from which on these share a sequence."""
 
 

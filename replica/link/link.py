@@ -382,3 +382,22 @@ def prepared(link: Link, message: Message) -> Steps[None]:
 def is_walking(link: Link) -> bool:
     """Say whether `prepared` is to be called before any message of a hub's link."""
     return isinstance(link.exchange, HubSide) and link.exchange.is_walking
+
+
+def is_ready(link: Link, conversation: ConversationId) -> bool:
+    """Say whether a hub's link is sent what is new in a conversation as soon as it may be.
+
+    Not so where the conversation is not open, or where much waits for the credit of its peer.
+    """
+    channel = link.channels.get(conversation)
+    if channel is None or not channel.is_open:
+        return False
+    if channel.backlog is None and not channel.outgoing.is_long:
+        return True
+    return not link.exchange.is_behind(conversation, link.peer)
+
+
+def takes_drafts(link: Link, conversation: ConversationId) -> bool:
+    """Say whether a hub's link is sent the drafts of a conversation."""
+    channel = link.channels.get(conversation)
+    return channel is not None and channel.is_open and channel.with_drafts

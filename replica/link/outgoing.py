@@ -24,10 +24,11 @@ class Outgoing:
         """Those that come after the shared ones."""
         self._known: set[EntryId] = set()
         """The single ones."""
+        self._count = 0
 
     def __len__(self) -> int:
         """Count the ids."""
-        return len(self.single) + sum(map(length_hint, self._shared))
+        return self._count
 
     def __contains__(self, entry_id: object) -> bool:
         """Say whether an id is queued by itself."""
@@ -49,6 +50,7 @@ class Outgoing:
         if entry_id not in self._known:
             self._known.add(entry_id)
             self.single.append(entry_id)
+            self._count += 1
 
     def share(self, ids: tuple[EntryId, ...]) -> None:
         """Queue a sequence, which is kept as it is."""
@@ -57,13 +59,16 @@ class Outgoing:
                 self._shared.append(iter(sequence))
         self.single.clear()
         self._known.clear()
+        self._count += len(ids)
 
     def pop(self) -> EntryId:
         """Take the first id. Raises IndexError if there is none."""
         if not self._shared:
             entry_id = self.single.popleft()
             self._known.discard(entry_id)
+            self._count -= 1
             return entry_id
+        self._count -= 1
         entry_id = next(self._shared[0])
         if not length_hint(self._shared[0]):
             self._shared.popleft()

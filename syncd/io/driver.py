@@ -84,12 +84,13 @@ class HubDriver:
         self._refusal = Fault.of(StoreError("the disk refused entries"))
         """The last refusal of the disk."""
         self.folds = Folds(hub, self.pacer, self._submit)
-        self._resumes = Resumes(hub, self.pacer, self.folds, self._submit)
         self._keeper = RecordKeeper(hub, store)
         written = self.performer.written
         self._loader = Loader(
             hub, store, self._submit, self.pacer, self.folds, self._keeper, written
         )
+        prepare = self._loader.prepare
+        self._resumes = Resumes(hub, self.pacer, self.folds, prepare, self._submit)
         self.keep = self._loader.kept
         """Keep a conversation in memory while a context lasts."""
         self._ticker: asyncio.Task[None] | None = None
@@ -323,8 +324,7 @@ class HubDriver:
     def _submit(
         self, effects: HubEffects, conversation: ConversationId | None = None
     ) -> "asyncio.Future[None]":
-        if self.hub.connected.postponed:
-            self._resumes.go_on()
+        self._resumes.go_on()
         lost, named = self.hub.shelf.folding.lost, set[ConversationId]()
         if lost or not effects.persist:
             stated = (conversation, *(conversation_of(frame) for _, frame in effects.send))

@@ -9,9 +9,10 @@ from replica.link.effects import conversation_of
 from replica.link.frame import Frame
 from replica.link.messages import Fault, Message
 from replica.refusals import StoreFull
-from syncd.fold_ends import resume
 from syncd.hub import Hub, HubEffects, LinkId
+from syncd.later_steps import next_link, resume
 from syncd.policy import Policy
+from syncd.postponed import Key
 from tests.simulation.network import Wire
 from tests.simulation.node import Node, Steps
 
@@ -33,7 +34,9 @@ class HubNode(Node):
         self.later(TICK_S, self._tick)
 
     def _empty(self) -> Hub:
-        return Hub(self.key, Policy(conversations_in_memory_max=self.mix.hub_memory))
+        hub = Hub(self.key, Policy(conversations_in_memory_max=self.mix.hub_memory))
+        hub.connected.postponed.drive()
+        return hub
 
     def _load(self, conversation: ConversationId) -> None:
         entries = self.disk.conversations().get(conversation, ())
@@ -95,15 +98,15 @@ class HubNode(Node):
 
     def _do(self, effects: HubEffects) -> None:
         self._queue(effects)
-        for conversation in self.hub.connected.postponed:
-            self.later(RESUME_S, partial(self._resume, conversation))
+        for key in self.hub.connected.postponed.take_new():
+            self.later(RESUME_S, partial(self._resume, key))
         for conversation in self.hub.evict(self.commits.writing):
             self.trace(f"evicts {conversation.hex()[:6]}")
 
-    def _resume(self, conversation: ConversationId) -> None:
-        link_id = self.hub.connected.postponed.take(conversation)
-        if link_id is not None:
-            self._do(resume(self.hub, link_id, conversation))
+    def _resume(self, key: Key) -> None:
+        if next_link(self.hub, key) is not None:
+            self._do(resume(self.hub, key))
+            self.later(RESUME_S, partial(self._resume, key))
 
     def _queue(self, effects: HubEffects) -> None:
         steps = self._steps(effects)

@@ -161,7 +161,7 @@ _SMALL = (
     (limits, "PENDING_LINK_BYTES_MAX", 14_000),
     (channel, "ENTRIES_FRAME_BYTES", 1_200),
     (hub_side, "SHARED_IDS", 1),
-    (fan_out, "SENT_AT_ONCE", 1),
+    (fan_out, "SEND_COST_MAX", 1),
 )
 
 

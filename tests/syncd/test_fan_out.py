@@ -240,8 +240,9 @@ def test_a_watcher_gets_one_hint_per_step(scene: HostScene):
     assert (to, hint.parents) == (link_id, (line[-1].id,))
 
 
+@pytest.mark.parametrize("is_prepared", [True, False])
 def test_a_watcher_gets_the_hint_behind_the_entries_that_it_lacks(
-    scene: HostScene, monkeypatch: pytest.MonkeyPatch
+    scene: HostScene, monkeypatch: pytest.MonkeyPatch, is_prepared: bool
 ):
     monkeypatch.setattr(limits, "CREDIT_BYTES", 16_000)
     monkeypatch.setattr("replica.link.channel.ENTRIES_FRAME_BYTES", 500)
@@ -251,7 +252,8 @@ def test_a_watcher_gets_the_hint_behind_the_entries_that_it_lacks(
     link, hints, sent = scene.hub.links[link_id], list[int](), list[Entry]()
     message: Message = Open(scene.id, Digest(bytes(32)), ())
     while len(sent) < len(scene.held.log):
-        finished(prepared(link, message))
+        if is_prepared:
+            finished(prepared(link, message))
         effects = scene.hub.receive(link_id, message, 0.0)
         found = [e for _, f in effects.send for e in getattr(f.message, "entries", ())]
         assert found

@@ -1,34 +1,39 @@
-"""Links that wait for a later step: by conversation, in order, each once."""
+"""Links that wait for a later step: by conversation and key, in order, each once."""
 
-from replica.ids import ConversationId
+from replica.ids import ConversationId, PublicKey
 from syncd.connected import LinkId
 from syncd.postponed import Postponed
 
-ONE, OTHER = (ConversationId(bytes([n]) * 32) for n in range(2))
+ONE, OTHER = ((ConversationId(bytes([n]) * 32), PublicKey(bytes(32))) for n in range(2))
 
 
-def test_each_waits_once_per_conversation_in_order() -> None:
+def test_each_waits_once_per_key_in_order() -> None:
     postponed = Postponed[LinkId]()
-    for conversation, number in ((ONE, 2), (ONE, 1), (ONE, 2), (OTHER, 2)):
-        postponed.add(conversation, LinkId(number))
-    assert list(postponed) == [ONE, OTHER]
-    assert [postponed.take(ONE) for _ in range(3)] == [2, 1, None]
-    assert list(postponed) == [OTHER]
-    assert postponed.take(OTHER) == 2
-    assert not postponed
+    for key, number in ((ONE, 2), (ONE, 0), (ONE, 2), (OTHER, 2)):
+        postponed.add(key, LinkId(number))
+    for number in (2, 0):
+        assert postponed.first(ONE) == number
+        postponed.drop(ONE, LinkId(number))
+    assert postponed.first(ONE) is None
+    assert postponed.first(OTHER) == 2
 
 
-def test_the_first_link_is_one_of_them() -> None:
+def test_a_key_is_new_until_it_is_taken_and_again_once_nobody_waited() -> None:
     postponed = Postponed[LinkId]()
-    postponed.add(ONE, LinkId(0))
-    assert postponed.take(ONE) == LinkId(0)
-    assert postponed.take(ONE) is None
+    postponed.add(ONE, LinkId(1))
+    postponed.add(ONE, LinkId(2))
+    assert postponed.take_new() == [ONE]
+    postponed.add(ONE, LinkId(3))
+    assert postponed.take_new() == []
+    for number in (1, 2, 3):
+        postponed.drop(ONE, LinkId(number))
+    postponed.add(ONE, LinkId(1))
+    assert postponed.take_new() == [ONE]
 
 
-def test_one_may_be_added_while_conversations_are_looked_at() -> None:
+def test_one_that_does_not_wait_is_dropped_without_effect() -> None:
     postponed = Postponed[LinkId]()
-    postponed.add(ONE, LinkId(0))
-    for conversation in postponed:
-        postponed.take(conversation)
-        postponed.add(OTHER, LinkId(1))
-    assert list(postponed) == [OTHER]
+    postponed.drop(ONE, LinkId(1))
+    postponed.add(ONE, LinkId(1))
+    postponed.drop(ONE, LinkId(2))
+    assert postponed.first(ONE) == 1

@@ -220,3 +220,19 @@ async def test_a_store_is_closed_behind_what_began_at_once(path: Path) -> None:
     await begun
     async with await Store.open(path) as again:
         assert (await again.load(entries[0].conversation)).entries == entries
+
+
+async def test_an_error_that_nobody_foresaw_is_what_its_callers_are_told(path: Path) -> None:
+    too_large = Statement("INSERT INTO meta VALUES (?, ?, ?)", [("large", b"", 1 << 70)])
+    sound = Statement("INSERT INTO meta VALUES (?, ?, ?)", [("sound", b"", 0)])
+    async with await Store.open(path) as store:
+        begun = asyncio.create_task(store._commit.write([too_large], at_once=True))
+        await until(store._commit._turn.locked)
+        behind = asyncio.create_task(store._commit.write([sound]))
+        await until(lambda: bool(store._commit._taken))
+        with pytest.raises(OverflowError):
+            await begun
+        with pytest.raises(StoreError):
+            await behind
+        await store._commit.write([sound])
+    assert query(path, "SELECT count(*) FROM meta WHERE key = 'sound'") == [(1,)]

@@ -4,6 +4,7 @@ import pytest
 
 from replica.ids import EntryId
 from replica.link.outgoing import Outgoing
+from tests.support.call_count import calls
 
 A, B, C, D = (EntryId(bytes([n]) * 32) for n in range(4))
 
@@ -70,3 +71,13 @@ def test_a_sequence_takes_little_memory_for_each_that_has_it() -> None:
     for _ in ids:
         shared.pop()
     assert shared.memory_bytes == 0
+
+
+def test_the_length_costs_the_same_however_many_sequences_there_are() -> None:
+    def work(sequences: int) -> int:
+        queue = Outgoing()
+        for _ in range(sequences):
+            queue.share((A, B))
+        return calls(lambda: len(queue)) + calls(lambda: bool(queue)) + calls(queue.pop)
+
+    assert work(1_000) == work(2)

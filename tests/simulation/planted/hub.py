@@ -58,7 +58,7 @@ def streams_no_drafts() -> Patch:
 
 
 def forgets_who_waits_for_a_later_step() -> Patch:
-    return mock.patch.object(Postponed, "take", lambda self, conversation: None)
+    return mock.patch.object(Postponed, "take_new", lambda self: [])
 
 
 def offers_nothing_to_other_links() -> Patch:
