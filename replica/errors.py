@@ -79,10 +79,14 @@ class Unavailable(AntiphonError):
 
 
 class StoreError(AntiphonError):
-    """The local store failed."""
+    """The store failed."""
 
     reason = "STORE_FAILED"
-    next_step = "Check the disk and the data folder, then start the process again."
+    next_step = "Check disk and data folder of the process whose store it is, and start it again."
+
+    def for_peer(self) -> "StoreError":
+        """Return the error as a peer is told: details name paths of this machine."""
+        return type(self)()
 
 
 class HostError(AntiphonError):

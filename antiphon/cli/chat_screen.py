@@ -19,6 +19,7 @@ from antiphon.cli.line_editor import LineEditor
 from antiphon.cli.output import harmless
 from antiphon.cli.pace import Rate, bar
 from antiphon.cli.rows import SIDE_LEAF, TALK, end_lines, is_side_leaf, words_of, wrapped
+from antiphon.cli.screen import not_taken_words
 from antiphon.cli.session import away_words
 from replica.conversation import Conversation
 from replica.errors import AntiphonError
@@ -138,6 +139,8 @@ class ChatScreen:
                 self._write(self._canvas.compose(harmless(text), None))
             case turns.Discarded():
                 self.note("the host began the answer again; ignore the text above", "yellow")
+            case turns.NotTaken(error):
+                self.note(not_taken_words(error), "yellow")
             case turns.Finished(_, generation):
                 self._end_answer(generation)
             case _:

@@ -18,7 +18,7 @@ from antiphon.cli.services_lock import DAEMONS, LOCK_FILE, services_lock
 from antiphon.cli.session import Session, bodies_missing, load_from
 from replica.conversation import Conversation, EntryStore
 from replica.errors import AntiphonError
-from replica.ids import ConversationId, short
+from replica.ids import ConversationId, EntryId, short
 from replica.io import (
     FolderUse,
     Replica,
@@ -111,7 +111,7 @@ async def _left_to_members(session: Session, done: StoreRepair) -> int:
     missing = done.lost
     if session.has_store():
         async with session.reading() as store:
-            lacking = await _missing(session, store, lambda c: load_from(store, c))
+            lacking = await _missing(session, done, store, lambda c: load_from(store, c))
         missing = max(missing, lacking)
     session.out.note(HUB_STEP)
     return missing
@@ -133,7 +133,7 @@ async def _fetch_rest(session: Session, done: StoreRepair) -> tuple[int, bool]:
             why = brief(replica.hub.last_error or HubUnreachable())
             session.out.note(f"the hub could not be asked for the rest: {why}")
             session.out.note("next: antiphon repair, once it is back")
-        missing = await _missing(session, replica.store, replica.load, REPLICA_STEP)
+        missing = await _missing(session, done, replica.store, replica.load, REPLICA_STEP)
         least = 0 if replica.hub.is_linked else max(done.lost, int(is_left))
         return max(missing, least), is_left
 
@@ -159,12 +159,17 @@ async def _fetch(session: Session, replica: Replica, *, with_listed: bool) -> bo
 
 async def _missing(
     session: Session,
+    done: StoreRepair,
     store: EntryStore,
     load: Callable[[ConversationId], Awaitable[Conversation]],
     next_step: str = "",
 ) -> int:
-    """Return the number of entries that the conversations lack, and say so of each."""
-    count = 0
+    """Return the number of entries that the conversations lack, and say so of each.
+
+    A body that is lost here is in quarantine, or was in what could not be read. Others may never
+    have come: a writer may keep a body back (ENT-7).
+    """
+    count, rows = 0, await store.quarantined()
     for stored in await store.conversations():
         try:
             held = await load(stored.conversation)
@@ -172,11 +177,16 @@ async def _missing(
             session.out.note(f"{short(stored.conversation)}: {brief(error)}")
             count += 1
             continue
-        lacking = len(held.damage.missing) + bodies_missing(held)
+        lost, bare = {EntryId(row.id) for row in rows}, bodies_missing(held)
+        gone = bare if done.lost else [one for one in bare if one in lost]
+        lacking = len(held.damage.missing) + len(gone)
         count += lacking
+        if kept := len(bare) - len(gone):
+            came = counted(kept, "entry", "entries")
+            session.out.note(f"{short(held.id)}: {came} came without the body")
         if lacking:
-            lost = counted(lacking, "entry is", "entries are")
-            session.out.note(f"{short(held.id)}: {lost} still missing.{next_step}")
+            words = counted(lacking, "entry is", "entries are")
+            session.out.note(f"{short(held.id)}: {words} still missing.{next_step}")
     return count
 
 

@@ -14,11 +14,22 @@ from contextlib import contextmanager
 from rich.cells import cell_len
 from rich.text import Text
 
-from antiphon.cli.output import Output, harmless
+from antiphon.cli.output import Output, brief, harmless
 from antiphon.cli.pace import Rate, bar
 from antiphon.cli.rows import end_lines, wrapped
 from replica.conversation import is_shown
-from replica.io import Asked, Delta, Discarded, Finished, LinkBack, LinkLost, Prefilling, TurnEvent
+from replica.errors import AntiphonError
+from replica.io import (
+    Asked,
+    Delta,
+    Discarded,
+    Finished,
+    LinkBack,
+    LinkLost,
+    NotTaken,
+    Prefilling,
+    TurnEvent,
+)
 
 _CLEAR_BELOW = "\x1b[J"
 
@@ -75,6 +86,11 @@ class WrappedText:
         return f"\x1b[{cells}D\x1b[K\n{self._word}"
 
 
+def not_taken_words(error: AntiphonError) -> str:
+    """Say that the hub takes nothing for now."""
+    return f"the hub does not take it yet: {brief(error)}; it is kept here and sent again"
+
+
 class AnswerScreen:
     """Shows one answer on the two streams."""
 
@@ -112,6 +128,8 @@ class AnswerScreen:
                 self.delay("the hub is away; waiting for it")
             case LinkBack():
                 self._say("the hub is back", "dim")
+            case NotTaken(error):
+                self.delay(not_taken_words(error))
             case Finished():
                 self.end()
 

@@ -31,7 +31,7 @@ from replica.conversation import (
     refusal_of,
     removal_of,
 )
-from replica.errors import AntiphonError
+from replica.errors import AntiphonError, StoreError
 from replica.ids import ID_BYTES, ConversationId, EntryId, PublicKey, short
 from replica.io import (
     FolderTaken,
@@ -254,9 +254,9 @@ class Session:
         Raises the hub's refusal of the conversation.
         """
         held = await replica.load(conversation)
-        bare = bodies_missing(held)
-        # A full disk passes too, but not while somebody waits for a command.
-        with refusals_of(replica, conversation, StoreFull) as refusals:
+        bare = len(bodies_missing(held))
+        # What fails at the hub's disk passes too, but not while somebody waits for a command.
+        with refusals_of(replica, conversation, StoreError) as refusals:
             await replica.follow(conversation)
 
             def is_decided() -> bool:
@@ -269,14 +269,14 @@ class Session:
             await replica.wait_for(is_decided, timeout_s)
         if held.is_blocked:
             return False  # the caller reports the missing entries
-        final = [refusal for refusal in refusals if not isinstance(refusal, StoreFull)]
+        final = [refusal for refusal in refusals if not isinstance(refusal, StoreError)]
         if final and held.is_member(replica.public):
             raise refusal_of(held, replica.public, final[0])  # to others it is no news
         if not is_synced(replica, conversation):
             return False
         # The link asks for them too; the first answer counts.
         await fetch_missing(replica, conversation)
-        fetched = bare - bodies_missing(held)
+        fetched = bare - len(bodies_missing(held))
         if fetched:
             self.out.note(f"{counted(fetched, 'body', 'bodies')} fetched again from the hub")
         return True
@@ -323,9 +323,9 @@ async def _saved(store: EntryStore, key: str) -> bytes | None:
         return None
 
 
-def bodies_missing(held: Conversation) -> int:
-    """Count the entries without their body."""
-    return sum(entry.body is None for entry in held.log.entries.values())
+def bodies_missing(held: Conversation) -> list[EntryId]:
+    """Return the entries without their body."""
+    return [entry.id for entry in held.log.entries.values() if entry.body is None]
 
 
 def unsynced_words(replica: Replica, conversation: ConversationId) -> str:

@@ -2,6 +2,7 @@
 
 import replica.io.forked  # noqa: F401  # it comes before gRPC
 from replica.io import begin, documents, keys, petnames, rpc, status, turns
+from replica.io.answer_errors import AnswerOverdue
 from replica.io.asked_host import HostMissing, choose_host
 from replica.io.blob_calls import BlobCalls
 from replica.io.blob_files import BlobState
@@ -84,6 +85,7 @@ from replica.io.turns import (
     Finished,
     LinkBack,
     LinkLost,
+    NotTaken,
     Prefilling,
     RequestOptions,
     TurnEvent,
@@ -95,6 +97,7 @@ __all__ = [
     "FILE_MODE",
     "LOOK_AGAIN_S",
     "STOP_GRACE_S",
+    "AnswerOverdue",
     "Asked",
     "BlobCalls",
     "BlobQuota",
@@ -121,6 +124,7 @@ __all__ = [
     "LinkLost",
     "LogFormat",
     "MetricsServer",
+    "NotTaken",
     "Opening",
     "PagedEntry",
     "PeerError",

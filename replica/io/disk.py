@@ -121,7 +121,8 @@ def store_error(error: sqlite3.Error | OSError | UnicodeDecodeError) -> StoreErr
         return StoreCorrupt("the file itself is damaged: its schema is no text")
     if isinstance(error, OSError):
         full = error.errno in (errno.ENOSPC, errno.EDQUOT)
-        if error.errno == errno.EROFS:
+        is_denied = error.errno in (errno.EACCES, errno.EPERM) and error.filename is not None
+        if error.errno == errno.EROFS or (is_denied and os.access(error.filename, os.R_OK)):
             return StoreReadOnly(str(error))
         return StoreFull(str(error)) if full else StoreError(str(error))
     # The low byte is the primary code, the higher ones extend it (sqlite.org/rescode.html).
@@ -129,6 +130,8 @@ def store_error(error: sqlite3.Error | OSError | UnicodeDecodeError) -> StoreErr
     code = extended & 0xFF
     if code == sqlite3.SQLITE_FULL:
         return StoreFull(str(error))
+    if code == sqlite3.SQLITE_READONLY:
+        return StoreReadOnly(str(error))
     if extended == sqlite3.SQLITE_IOERR_SHMSIZE:
         return StoreFull("the disk is full: there is no room for the file that SQLite shares")
     if code in _DAMAGE:

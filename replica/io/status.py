@@ -81,8 +81,7 @@ def status_of(error: AntiphonError) -> status_pb2.Status:
 
 
 def _detail_for_peer(error: AntiphonError) -> str:
-    """Return the detail of an error; of a disk's error its rule alone, as details name paths."""
-    return type(error)().detail if isinstance(error, StoreError) else error.detail
+    return (error.for_peer() if isinstance(error, StoreError) else error).detail
 
 
 def _any(message: error_details_pb2.ErrorInfo | error_details_pb2.RetryInfo) -> any_pb2.Any:

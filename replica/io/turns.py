@@ -24,8 +24,9 @@ from replica.conversation import (
     queued_place,
     refusal_of,
 )
-from replica.errors import HostError, Unavailable
+from replica.errors import AntiphonError, StoreError
 from replica.ids import ConversationId, Digest, EntryId, PublicKey
+from replica.io.answer_errors import AnswerNotBegun, AnswerOverdue, AnswerRefused
 from replica.io.replica import Replica
 from replica.io.rpc import now_ms
 from replica.io.status import error_of
@@ -57,30 +58,6 @@ from replica.log import (
     Tools,
     text_of,
 )
-
-
-class AnswerOverdue(Unavailable):
-    """No news of the answer arrived for too long."""
-
-    reason = "ANSWER_OVERDUE"
-    next_step = "The request stays in the log; start its host, then `antiphon log -f` shows it."
-
-
-class AnswerNotBegun(AnswerOverdue):
-    """No host is known to have begun the answer by the time set for it."""
-
-    next_step = (
-        "Its host refuses it from now on: send it again. If it has begun unseen, `antiphon log -f`"
-        " shows it."
-    )
-
-
-class AnswerRefused(HostError):
-    """The host refused the request; the refusal is in the log."""
-
-    reason = "ANSWER_REFUSED"
-    next_step = "Change the request, or go on elsewhere: `antiphon fork --at ENTRY`, or `at()`."
-
 
 BEGIN_GRACE_MS = 1_000
 """Time for the news of an answer that has begun in time, or of its refusal."""
@@ -143,6 +120,13 @@ class LinkBack:
 
 
 @dataclass(frozen=True, slots=True)
+class NotTaken:
+    """The hub does not take what was written, and may later: it is sent again."""
+
+    error: AntiphonError
+
+
+@dataclass(frozen=True, slots=True)
 class Finished:
     """The generation is in the log."""
 
@@ -150,7 +134,7 @@ class Finished:
     generation: Generation
 
 
-TurnEvent = Asked | Prefilling | Delta | Discarded | LinkLost | LinkBack | Finished
+TurnEvent = Asked | Prefilling | Delta | Discarded | LinkLost | LinkBack | NotTaken | Finished
 
 
 async def say(
@@ -312,6 +296,10 @@ class AnswerWatch:
         self._request = request_id
         self._awake = asyncio.Event()
         self._refused = replica.hub.denial(conversation)
+        self._not_taken: AntiphonError | None = None
+        """The last refusal that passes, as of a full disk."""
+        self._told = ""
+        """The reason of it that was told last."""
         self._is_linked = replica.hub.is_linked
         self._progress: Progress | None = None
         self._run = 0
@@ -328,20 +316,27 @@ class AnswerWatch:
             case EntriesAdmitted(conversation) if conversation != self._conversation:
                 return
             case EntryFailed(conversation, entry, fault):
-                own = conversation == self._conversation and entry in (None, self._request)
-                if own and not fault.retryable:
-                    self._refused = fault
+                if conversation == self._conversation and entry in (None, self._request):
+                    self._note_refusal(fault)
             case DraftReceived() | EntriesAdmitted() | LinkClosed() | Welcomed():
                 pass
             case _:
                 return
         self._awake.set()
 
+    def _note_refusal(self, fault: Fault) -> None:
+        error = error_of(fault)
+        if fault.retryable or isinstance(error, StoreError):  # its operator mends a store
+            self._not_taken = error
+        else:
+            self._refused = fault
+
     async def wait(self, silence_max_s: float | None, look_again_s: float | None = None) -> None:
         """Wait for an event that may bring news, at most `look_again_s` seconds.
 
         Raises AnswerOverdue after `silence_max_s` seconds of such waits without
-        a step towards the answer in between (DECISIONS D441).
+        a step towards the answer in between (DECISIONS D441), or the refusal of a hub that
+        takes nothing for now.
         """
         began, left_s, is_awake = time.monotonic(), None, False
         if silence_max_s is not None:
@@ -356,6 +351,8 @@ class AnswerWatch:
             is_awake = left_s is None or left_s > 0
         self._silent_s += time.monotonic() - began
         if silence_max_s is not None and self._silent_s >= silence_max_s and not is_awake:
+            if self._not_taken is not None and self._replica.hub.unsynced(self._conversation):
+                raise self._not_taken
             raise AnswerOverdue(f"no news of the answer for {self._silent_s:.0f} s")
 
     async def news(self) -> list[TurnEvent]:
@@ -372,6 +369,9 @@ class AnswerWatch:
         if self._replica.hub.is_linked != self._is_linked:
             self._is_linked = not self._is_linked
             events.append(LinkBack() if self._is_linked else LinkLost())
+        if self._not_taken is not None and self._not_taken.reason != self._told:
+            self._told = self._not_taken.reason
+            events.append(NotTaken(self._not_taken))
         held = await self._replica.load(self._conversation)
         stream = held.drafts.get(self._request)
         if stream is not None:

@@ -96,7 +96,9 @@ class Deletions:
             # The tombstone first: after a crash in between, no peer can restore the log.
             await self._store.tombstones.put([conversation])
         except StoreError as error:
-            self._submit(self._hub.undelete(conversation, effects, Fault.of(error, conversation)))
+            self._submit(
+                self._hub.undelete(conversation, effects, Fault.of(error.for_peer(), conversation))
+            )
             raise
         self._hub.disk.release(conversation)
         self._submit(effects)

@@ -363,7 +363,7 @@ class HubDriver:
     def _undo(self, error: StoreError, lost: Conversations) -> None:
         """Report the refused commit to the core; send at once, since all queued work fails."""
         self.counters.commits_refused += 1
-        self._refusal = Fault.of(error)
+        self._refusal = Fault.of(error.for_peer())
         self._send(self.hub.disk_refused(lost, self._refusal))
         self.memory.forget_drafts(lost)
 

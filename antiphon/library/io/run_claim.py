@@ -19,7 +19,7 @@ from antiphon.library.io.tool_calls import is_performed_here
 from replica.conversation import Conversation as Held
 from replica.conversation import OpenCall, Place, calls_ahead, key_digest, queued_place
 from replica.ids import ConversationId, EntryId
-from replica.io import LOOK_AGAIN_S, Replica, turns
+from replica.io import LOOK_AGAIN_S, AnswerOverdue, Replica
 
 CLAIM_S = 0.5
 """Seconds within which a run claims a request that it has written."""
@@ -73,7 +73,7 @@ class RunClaim:
             silent_s = time.monotonic() - heard_at
             if self._silence_max_s is not None and silent_s >= self._silence_max_s:
                 detail = f"another run has the key, and gave no news for {silent_s:.0f} s"
-                raise turns.AnswerOverdue(detail)
+                raise AnswerOverdue(detail)
             await feed.wait(LOOK_AGAIN_S)
 
     async def held_for(

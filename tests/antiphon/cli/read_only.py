@@ -1,9 +1,10 @@
 """Run `antiphon` in a process that may read a data folder and not write it.
 
-    python -m tests.antiphon.cli.read_only FOLDER
+    python -m tests.antiphon.cli.read_only FOLDER [PATH]
 
-Reads a list of commands as JSON, each a list of arguments, and prints a list of their exit
-codes, outputs and errors. Root may write everywhere, so the process gives up that right first.
+Of the folder nothing may be written, or nothing of what PATH names. Reads a list of commands
+as JSON, each a list of arguments, and prints a list of their exit codes, outputs and errors.
+Root may write everywhere, so the process gives up that right first.
 """
 
 import ctypes
@@ -23,7 +24,8 @@ def main() -> None:
         run(json.load(sys.stdin))
         return
     folder = Path(sys.argv[1])
-    for path in (*folder.rglob("*"), folder):
+    named = sys.argv[2:]
+    for path in [folder / name for name in named] or (*folder.rglob("*"), folder):
         path.chmod(0o500 if path.is_dir() else 0o400)
     if os.geteuid() == 0:
         assert ctypes.CDLL(None).prctl(CAPBSET_DROP, DAC_OVERRIDE, 0, 0, 0) == 0

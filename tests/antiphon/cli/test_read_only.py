@@ -32,12 +32,28 @@ def test_a_folder_that_can_not_be_written_is_read(
     else:
         shutil.copytree(me.data_dir, replica)
 
+    check(replica, conversation)
+
+
+@pytest.mark.parametrize("part", ["log", "log/log.db"])
+def test_a_folder_of_which_a_part_can_not_be_written_is_read(
+    me: Terminal, tmp_path: Path, part: str
+) -> None:
+    conversation = me.record("new")["conversation"]
+    me.ok("send", "a message to read")
+    replica = tmp_path / "replica"
+    shutil.copytree(me.data_dir, replica)
+    check(replica, conversation, part)
+
+
+def check(replica: Path, conversation: str, *parts: str) -> None:
+    """Run commands on a folder of which these parts, or all, can't be written."""
     reading = [["log"], ["list"], ["status"], ["verify", conversation]]
     writing = [["send", "--no-request", "x"], ["repair"], ["title", "T"]]
     commands = [*reading, *writing]
-    argv = [sys.executable, "-m", "tests.antiphon.cli.read_only", str(replica)]
+    argv = [sys.executable, "-m", "tests.antiphon.cli.read_only", str(replica), *parts]
     process = subprocess.run(
-        argv, env={**environment(tmp_path), "ANTIPHON_HUB": "127.0.0.1:1"}, cwd=ROOT,
+        argv, env={**environment(replica.parent), "ANTIPHON_HUB": "127.0.0.1:1"}, cwd=ROOT,
         input=json.dumps(commands), capture_output=True, text=True, timeout=60, check=False,
     )  # fmt: skip
     assert process.returncode == 0, process.stderr

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from replica.errors import AntiphonError
+from replica.errors import AntiphonError, StoreError
 from replica.io import error_of, rpc
 from replica.link import Fault
 from tests.antiphon.cli.conftest import Terminal, World
@@ -44,6 +44,40 @@ def test_a_full_hub_is_not_said_to_be_offline(world: World, me: Terminal) -> Non
     assert "STORE_FULL" in doctor.stdout
     (record,) = me.record("status")["conversations"]
     assert (record["refusal"], record["unsynced"]) == (None, 0)  # it was sent again
+
+
+def test_who_waits_for_an_answer_is_told_of_a_full_hub(world: World, me: Terminal) -> None:
+    me.ok("new")
+    me.ok("send", "hello")
+    assert world.hub is not None
+    disk = full_disk(world.hub.driver.store)
+    world.background.run(disk.__aenter__())
+    try:
+        result = me.run("send", "x" * 20_000, "--timeout", "2")
+    finally:
+        world.background.run(disk.__aexit__(None, None, None))
+    assert "the hub does not take it yet: the disk is full" in result.stderr
+    assert (result.exit_code, "reason  STORE_FULL" in result.stderr) == (1, True)
+
+
+def test_a_hub_whose_store_fails_keeps_nobody_from_writing(
+    world: World, me: Terminal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    me.ok("new")
+    me.ok("send", "hello")
+    assert world.hub is not None
+    store = world.hub.driver.store
+
+    async def fail(*_given: object, **_named: object) -> None:
+        raise StoreError(f"{me.data_dir}: input/output error")
+
+    monkeypatch.setattr(store, "append", fail)
+    for _ in range(2):
+        result = me.run("send", "--no-request", "kept here")
+        assert result.exit_code == 0
+        assert "STORE_FAILED" in result.stderr
+        assert str(me.data_dir) not in result.stderr
+    assert me.ok("log").count("kept here") == 2
 
 
 def kinds(base: type[AntiphonError] = AntiphonError) -> Iterator[type[AntiphonError]]:

@@ -16,6 +16,7 @@ from replica.core import pauses
 from replica.errors import AntiphonError
 from replica.ids import ConversationId, EntryId, PublicKey
 from replica.io import HostMissing, choose_host, turns
+from replica.io.answer_errors import AnswerNotBegun, AnswerOverdue
 from replica.io.replica import Replica
 from replica.io.rpc import now_ms
 from replica.io.turns import Delta, Discarded, Finished, Prefilling, RequestOptions
@@ -201,7 +202,7 @@ async def test_silence_ends_in_a_typed_error(scene: Scene) -> None:
         scene.options,
         silence_max_s=0.2,
     )
-    with pytest.raises(turns.AnswerOverdue):
+    with pytest.raises(AnswerOverdue):
         async for _ in events:
             pass
 
@@ -214,7 +215,7 @@ async def test_an_answer_that_has_begun_in_time_is_waited_for(scene: Scene) -> N
         scene.replica, scene.conversation, (Text("four"),), scene.here, scene.options
     )
     (first,) = scene.replica.shelf[scene.conversation].order.seal_of
-    with pytest.raises(turns.AnswerNotBegun):
+    with pytest.raises(AnswerNotBegun):
         await follow_until(scene, second.request, begin_by_ms=now_ms() - turns.BEGIN_GRACE_MS - 1)
     scene.gate.set()
     assert isinstance((await follow_until(scene, first, begin_by_ms=1))[-1], Finished)
@@ -243,7 +244,7 @@ async def test_a_silence_goes_on_while_others_are_heard(scene: Scene) -> None:
     scene.gate.clear()
     talking = [asyncio.create_task(talk(one)) for one in (elsewhere, scene.conversation)]
     try:
-        with pytest.raises(turns.AnswerOverdue):
+        with pytest.raises(AnswerOverdue):
             async with asyncio.timeout(10):
                 await scene.ask("one two three", silence_max_s=0.3)
     finally:
@@ -258,7 +259,7 @@ async def test_a_silence_goes_on_while_the_link_fails(
     monkeypatch.setattr(pauses.Pauses, "next_s", lambda _self: 0.05)
     scene.gate.clear()
     await scene.hub.stop()
-    with pytest.raises(turns.AnswerOverdue):
+    with pytest.raises(AnswerOverdue):
         async with asyncio.timeout(10):
             await scene.ask("one two three", silence_max_s=1.0)
 
@@ -278,7 +279,7 @@ async def test_a_turn_ahead_that_goes_on_is_news(scene: Scene) -> None:
     await first
     await watch.news()
     await watch.wait(0.5, 0.4)
-    with pytest.raises(turns.AnswerOverdue):
+    with pytest.raises(AnswerOverdue):
         while not await watch.news():
             await watch.wait(0.5)
     watch.stop()

@@ -6,11 +6,12 @@ from pathlib import Path
 import pytest
 
 from antiphon.v1 import blob_pb2, sync_pb2
-from replica.ids import PublicKey
+from replica.ids import Digest, PublicKey
+from replica.link.messages import Close, Entries, Hello, Open
 from replica.log import Grant, Member, Role, entry_to_pb
 from replica.log.entry import Entry, verify
 from tests.support.callers import ServedHub, refused, serve_hub
-from tests.support.writers import Writer
+from tests.support.writers import Writer, said
 
 STRANGER = Writer(9)
 
@@ -65,3 +66,17 @@ async def test_an_error_of_the_disk_names_no_path(served: ServedHub, tmp_path: P
         await write()
     assert str(tmp_path) not in str(caught.value)
     assert await refused(write()) == "STORE_FAILED"
+
+
+async def test_an_error_of_the_disk_names_no_path_on_a_link(served: ServedHub, tmp_path: Path):
+    link = served.owner.link()
+    await link.send(Hello((1,)), Open(served.id, Digest(bytes(32))))
+    (tmp_path / "hub" / "log").rename(tmp_path / "hub" / "moved")
+    entry = served.writer.write(served.id, said("x"), parents=[served.genesis])
+    await link.send(Entries(served.id, (entry,)))
+    while not isinstance(message := await link.read(), Close):
+        assert message is not None
+    assert message.fault is not None
+    assert message.fault.reason == "STORE_FAILED"
+    assert str(tmp_path) not in message.fault.detail
+    link.call.cancel()
