@@ -15,7 +15,7 @@ from antiphon.cli.command import command
 from antiphon.cli.output import brief
 from antiphon.cli.rows import counted
 from antiphon.cli.services_lock import DAEMONS, LOCK_FILE, services_lock
-from antiphon.cli.session import Session, bodies_missing, load_from
+from antiphon.cli.session import Session, bodies_missing, link_step, load_from, means_away
 from replica.conversation import Conversation, EntryStore
 from replica.errors import AntiphonError
 from replica.ids import ConversationId, EntryId, short
@@ -130,9 +130,11 @@ async def _fetch_rest(session: Session, done: StoreRepair) -> tuple[int, bool]:
             if await _fetch(session, replica, with_listed=is_left) and is_left:
                 await note_fetched(replica.store)
         else:
-            why = brief(replica.hub.last_error or HubUnreachable())
-            session.out.note(f"the hub could not be asked for the rest: {why}")
-            session.out.note("next: antiphon repair, once it is back")
+            error = replica.hub.last_error or HubUnreachable()
+            session.out.note(f"the hub could not be asked for the rest: {brief(error)}")
+            is_away = means_away(error)
+            step = "antiphon repair, once it is back" if is_away else link_step(error)
+            session.out.note(f"next: {step}")
         missing = await _missing(session, done, replica.store, replica.load, REPLICA_STEP)
         least = 0 if replica.hub.is_linked else max(done.lost, int(is_left))
         return max(missing, least), is_left

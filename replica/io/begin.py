@@ -52,13 +52,16 @@ async def choose_host_to_grant(
 ) -> HostChoice:
     """Wait for the hub's list of hosts and choose the one to grant to (LINK-31).
 
-    Raises NoHost, caused by the hub's absence if that is why no host is known.
+    Raises NoHost, caused by the hub's absence if that is why no host is known, and the error
+    of a link that does not come back by waiting.
     """
     hub = replica.hub
     await replica.wait_for(lambda: hub.is_tried, timeout_s)
     try:
         return host_to_grant(named, pinned, hub.hosts)
     except NoHost as error:
+        if hub.lasting_error is not None:
+            raise hub.lasting_error from error
         if hub.is_linked or hub.last_error is None:
             raise
         away = f"{error.detail}; the hub is away [{hub.last_error.reason}]"
