@@ -20,14 +20,14 @@ from rich.text import Text
 from antiphon.cli.command import command
 from antiphon.cli.config import without_numerics
 from antiphon.cli.errors import NotInPlace
-from antiphon.cli.output import Output, brief
+from antiphon.cli.output import Output, brief, step_of
 from antiphon.cli.overview import served_by
 from antiphon.cli.rows import counted, wrapped
-from antiphon.cli.session import Session, link_step, means_away
+from antiphon.cli.session import Session
 from antiphon.cli.verify import without_copy
 from replica.errors import AntiphonError
 from replica.ids import ConversationId, short
-from replica.io import HostCalls, Replica, error_of, keys, open_channel
+from replica.io import HostCalls, Replica, error_of, keys, means_away, open_channel
 from replica.link import LinkedHost, profile_names
 from replica.log import public_key
 from replica.refusals import HubUnreachable, NoHost, StoreLocked
@@ -223,7 +223,7 @@ async def _hub(session: Session, replica: Replica) -> Finding:
         step = "`antiphon up` starts one; until then you work offline."
         return Finding("warn", "hub", f"{address} is away: {brief(error)}", step)
     verdict = "warn" if error.retryable else "fail"
-    return Finding(verdict, "hub", f"{address} is not linked: {brief(error)}", link_step(error))
+    return Finding(verdict, "hub", f"{address} is not linked: {brief(error)}", step_of(error))
 
 
 async def _untaken(session: Session, replica: Replica) -> AsyncIterator[Finding]:

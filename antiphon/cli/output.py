@@ -18,9 +18,10 @@ from rich.text import Text
 from antiphon.cli.rows import wrapped
 from replica.errors import AntiphonError
 from replica.io import PeerError
-from replica.refusals import HubUnreachable
+from replica.refusals import HubUnreachable, ProofInvalid
 
 HUB_UNREACHABLE = HubUnreachable.reason
+CLOCK_STEP = "Compare this machine's clock and its user's key with the hub's."
 _PICTURES = {code: 0x2400 + code for code in range(0x20) if chr(code) not in "\n\t"}
 _DIRECTIONS = (0x061C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A))
 """Characters that change the direction of the text around them."""
@@ -90,7 +91,7 @@ class Output:
         self._hang(Text.assemble(("error", "bold red"), ": "), detail)
         if why:
             self._hang(Text.assemble(("  why     ", "dim")), why)
-        self._hang(Text.assemble(("  next    ", "dim")), error.next_step)
+        self._hang(Text.assemble(("  next    ", "dim")), step_of(error))
         self._hang(Text.assemble(("  reason  ", "dim")), error.reason)
 
     def _hang(self, head: Text, words: str) -> None:
@@ -162,12 +163,17 @@ def why_of(error: AntiphonError) -> str:
     return rule if rule != error.detail else ""
 
 
+def step_of(error: AntiphonError) -> str:
+    """Return what a user can do about an error; that of a proof is a program's elsewhere."""
+    return CLOCK_STEP if type(error) is ProofInvalid else error.next_step
+
+
 def error_record(error: AntiphonError) -> dict[str, Any]:
     """Return an error as a JSON object."""
     return {
         "reason": error.reason,
         "detail": error.detail,
-        "next_step": error.next_step,
+        "next_step": step_of(error),
         "retryable": error.retryable,
         "missing": [m.hex() for m in error.missing],
         "retry_after_s": error.retry_after_s,

@@ -13,14 +13,12 @@ from antiphon.cli.branch_view import NO_BRANCH, BranchView, queue_words, view_of
 from antiphon.cli.command import ConversationArgument, command
 from antiphon.cli.forks import fork_records, say_forks
 from antiphon.cli.names import KEY_DIGITS
-from antiphon.cli.output import brief, harmless
+from antiphon.cli.output import brief, harmless, step_of
 from antiphon.cli.rows import cut, entries_at, words_of
 from antiphon.cli.session import (
     STILL_READ,
     Session,
-    link_step,
     load_from,
-    means_away,
     offline_words,
     unsynced_words,
 )
@@ -28,7 +26,7 @@ from antiphon.cli.tables import plain_table
 from replica.conversation import Conversation, EntryStore, newest_place, removal_of
 from replica.errors import AntiphonError, StoreError
 from replica.ids import ConversationId, short
-from replica.io import Replica, SavedAcks, documents
+from replica.io import Replica, SavedAcks, documents, means_away
 from replica.link import profile_names
 from replica.log import Kind, Lost, Message, Speaker
 from replica.refusals import ConversationUnknown
@@ -212,7 +210,7 @@ def _hub_record(session: Session, replica: Replica) -> dict[str, Any]:
         "state": "linked" if replica.hub.is_linked else "away",
         "key": replica.hub.key.hex() if replica.hub.key is not None else None,
         "error": brief(error) if error and not replica.hub.is_linked else None,
-        "next_step": link_step(error) if error and not replica.hub.is_linked else None,
+        "next_step": step_of(error) if error and not replica.hub.is_linked else None,
         "hosts": [
             {
                 "key": host.key.hex(),

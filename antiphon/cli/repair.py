@@ -12,10 +12,11 @@ import typer
 
 from antiphon.cli.clone import fetch
 from antiphon.cli.command import command
-from antiphon.cli.output import brief
+from antiphon.cli.errors import NothingHere
+from antiphon.cli.output import brief, step_of
 from antiphon.cli.rows import counted
 from antiphon.cli.services_lock import DAEMONS, LOCK_FILE, services_lock
-from antiphon.cli.session import Session, bodies_missing, link_step, load_from, means_away
+from antiphon.cli.session import Session, bodies_missing, load_from
 from replica.conversation import Conversation, EntryStore
 from replica.errors import AntiphonError
 from replica.ids import ConversationId, EntryId, short
@@ -26,6 +27,7 @@ from replica.io import (
     is_unfetched,
     keys,
     listed,
+    means_away,
     note_fetched,
     repair_store,
     require_free,
@@ -56,6 +58,8 @@ def register(app: typer.Typer) -> None:
         those of a hub come from its members, once it runs again. Refused while a process has
         the folder open, with the id of that process.
         """
+        if not session.folder.is_dir():
+            raise NothingHere(f"{session.folder} does not exist")
         _require_stopped(session)
         path = session.settings.key_path
         key_words = keys.repair(path)
@@ -133,7 +137,7 @@ async def _fetch_rest(session: Session, done: StoreRepair) -> tuple[int, bool]:
             error = replica.hub.last_error or HubUnreachable()
             session.out.note(f"the hub could not be asked for the rest: {brief(error)}")
             is_away = means_away(error)
-            step = "antiphon repair, once it is back" if is_away else link_step(error)
+            step = "antiphon repair, once it is back" if is_away else step_of(error)
             session.out.note(f"next: {step}")
         missing = await _missing(session, done, replica.store, replica.load, REPLICA_STEP)
         least = 0 if replica.hub.is_linked else max(done.lost, int(is_left))

@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from antiphon.cli.config import Settings
 from antiphon.cli.errors import EntryUnknown, NothingHere, PrefixAmbiguous, PrefixUnknown
 from antiphon.cli.names import Names
-from antiphon.cli.output import Output, brief
+from antiphon.cli.output import Output, brief, step_of
 from antiphon.cli.rows import counted
 from replica.conversation import (
     Conversation,
@@ -43,6 +43,7 @@ from replica.io import (
     error_of,
     fetch_missing,
     keys,
+    means_away,
     open_read_only,
     petnames,
     require_content,
@@ -54,9 +55,6 @@ from replica.log import public_key
 from replica.refusals import (
     ConversationDamaged,
     ConversationUnknown,
-    HubUnreachable,
-    LinkIdle,
-    ProofInvalid,
     StoreFull,
     StoreLocked,
     StoreReadOnly,
@@ -68,7 +66,6 @@ LOST_KEY_STEP = (
     "If you have a backup of yours, move this one away and give `antiphon key restore FILE`; else"
     " an owner of each conversation invites it."
 )
-CLOCK_STEP = "Compare this machine's clock and its user's key with the hub's."
 STRANGER_S = 0.5
 """Longest wait for a conversation of which our key is no member, in seconds."""
 STILL_READ = (StoreLocked, StoreReadOnly, StoreFull, FolderTaken)
@@ -343,17 +340,7 @@ def unsynced_words(replica: Replica, conversation: ConversationId) -> str:
     if error is None or means_away(error):
         return offline_words(waiting)
     kept = f" {counted(waiting, 'entry is', 'entries are')} sent then." if waiting else ""
-    return f"not linked: {brief(error)}. {link_step(error)}{kept}"
-
-
-def means_away(error: AntiphonError) -> bool:
-    """Say whether an error of the link is that no hub answers; it comes back by itself then."""
-    return isinstance(error, HubUnreachable | LinkIdle)
-
-
-def link_step(error: AntiphonError) -> str:
-    """Return what to do about an error of the link."""
-    return CLOCK_STEP if type(error) is ProofInvalid else error.next_step
+    return f"not linked: {brief(error)}. {step_of(error)}{kept}"
 
 
 def away_words(replica: Replica, conversation: ConversationId) -> str:

@@ -32,6 +32,7 @@ from replica.io.host_calls import HostCalls
 from replica.io.host_views import ContextPages, HostSample, PagedEntry, RunningRequest
 from replica.io.hub_calls import HubCalls, pin, pinned_key
 from replica.io.hub_channel import open_channel
+from replica.io.hub_status import means_away
 from replica.io.invitations import (
     Joined,
     Redeeming,
@@ -177,6 +178,7 @@ __all__ = [
     "look_at",
     "make_folder",
     "make_settings",
+    "means_away",
     "note_fetched",
     "now_ms",
     "open_channel",

@@ -11,6 +11,7 @@ from typing import Any
 from replica.conversation import Conversation, check_owner_stays, newest_place
 from replica.ids import ConversationId, EntryId, PublicKey, short
 from replica.io.asked_host import choose_host
+from replica.io.hub_status import means_away
 from replica.io.issued_invitations import ISSUED, note_grant
 from replica.io.logger import get_logger
 from replica.io.replica import Replica
@@ -53,17 +54,17 @@ async def choose_host_to_grant(
     """Wait for the hub's list of hosts and choose the one to grant to (LINK-31).
 
     Raises NoHost, caused by the hub's absence if that is why no host is known, and the error
-    of a link that does not come back by waiting.
+    of a link for which the hub is there.
     """
     hub = replica.hub
     await replica.wait_for(lambda: hub.is_tried, timeout_s)
     try:
         return host_to_grant(named, pinned, hub.hosts)
     except NoHost as error:
-        if hub.lasting_error is not None:
-            raise hub.lasting_error from error
         if hub.is_linked or hub.last_error is None:
             raise
+        if not means_away(hub.last_error):
+            raise hub.last_error from error
         away = f"{error.detail}; the hub is away [{hub.last_error.reason}]"
         raise NoHost(away) from hub.last_error
 

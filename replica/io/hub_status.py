@@ -21,6 +21,8 @@ from replica.link import (
 )
 from replica.refusals import (
     ConversationDeleted,
+    HubUnreachable,
+    LinkIdle,
     PeerIdentityChanged,
     PinDamaged,
     VersionUnsupported,
@@ -185,3 +187,8 @@ def _say_failed(
         said.warning("the store failed")
     else:
         said.warning("an entry of the hub was refused")
+
+
+def means_away(error: AntiphonError) -> bool:
+    """Say whether an error of the link is that no hub answers; it comes back by itself then."""
+    return isinstance(error, HubUnreachable | LinkIdle)

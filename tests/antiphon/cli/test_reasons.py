@@ -108,3 +108,6 @@ def test_a_clock_that_is_off_is_named(
     result = me.run("send", "--no-request", "x")
     assert "PROOF_INVALID" in result.stderr
     assert "clock" in result.stderr
+    for arguments in (["clone"], ["new"]):
+        refused = me.run(*arguments)
+        assert (refused.exit_code, "clock" in refused.stderr) == (1, True), refused.stderr

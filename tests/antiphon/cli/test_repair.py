@@ -285,3 +285,8 @@ def test_a_store_that_is_gone_is_fetched_again(world: World, me: Terminal, talke
     me.store_path.unlink()
     assert me.record("repair")["unread"] > 0
     assert me.record("verify", talked)["digest"] == digest
+
+
+def test_a_folder_that_does_not_exist_is_not_repaired(me: Terminal) -> None:
+    assert me.refused("repair") == "NO_CONVERSATION"
+    assert not me.data_dir.exists()
