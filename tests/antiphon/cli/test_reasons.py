@@ -53,7 +53,7 @@ def test_who_waits_for_an_answer_is_told_of_a_full_hub(world: World, me: Termina
     disk = full_disk(world.hub.driver.store)
     world.background.run(disk.__aenter__())
     try:
-        result = me.run("send", "x" * 20_000, "--timeout", "2")
+        result = me.run("send", "x" * 20_000, "--timeout", "4")
     finally:
         world.background.run(disk.__aexit__(None, None, None))
     assert "the hub does not take it yet: the disk is full" in result.stderr
