@@ -25,7 +25,7 @@ from antiphon.cli.overview import served_by
 from antiphon.cli.rows import counted, wrapped
 from antiphon.cli.session import Session
 from antiphon.cli.verify import without_copy
-from replica.errors import AntiphonError
+from replica.errors import AntiphonError, StoreError
 from replica.ids import ConversationId, short
 from replica.io import HostCalls, Replica, error_of, keys, means_away, open_channel
 from replica.link import LinkedHost, profile_names
@@ -202,11 +202,15 @@ async def _store_hub_and_host(session: Session) -> AsyncIterator[Finding]:
 
 async def _quarantine(replica: Replica) -> AsyncIterator[Finding]:
     rows = await replica.store.quarantined()
-    for conversation in dict.fromkeys(row.conversation for row in rows):
-        held = [row for row in rows if row.conversation == conversation]
-        for row in without_copy(
-            held, (await replica.store.load(ConversationId(conversation))).entries
-        ):
+    for conversation in dict.fromkeys(ConversationId(row.conversation) for row in rows):
+        try:
+            entries = (await replica.store.load(conversation)).entries
+        except StoreError as error:  # the hub and the hosts are looked at all the same
+            detail = f"{short(conversation)} can't be read: {brief(error)}"
+            yield Finding("fail", "store", detail, step_of(error))
+            continue
+        held = (row for row in rows if row.conversation == conversation)
+        for row in without_copy(held, entries):
             detail = f"{short(row.id)} is in quarantine: {row.why}"
             yield Finding("warn", "store", detail, "antiphon repair")
 

@@ -157,20 +157,6 @@ def test_a_body_in_quarantine_comes_back_from_the_hub(me: Terminal, talked: str)
     assert me.record("verify")["ok"]
 
 
-def test_doctor_warns_of_a_row_in_quarantine_until_a_copy_came(
-    world: World, me: Terminal, talked: str
-) -> None:
-    flip_byte(me.store_path, b"the second message")
-    world.stop_host()
-    world.stop_hub()
-    assert me.run("verify").exit_code == 1
-    assert "is in quarantine" in me.ok("doctor")
-    world.start_hub()
-    me.ok("log")
-    assert query(me.store_path, "SELECT count(*) FROM quarantine") == [(1,)]
-    assert "quarantine" not in me.ok("doctor")
-
-
 def test_an_entry_in_quarantine_comes_back_from_the_hub(me: Terminal, talked: str) -> None:
     header = query(me.store_path, "SELECT header FROM entries ORDER BY rowid LIMIT 1 OFFSET 3")
     content = header[0][0]

@@ -1,0 +1,52 @@
+"""`antiphon doctor` and rows in quarantine."""
+
+import json
+
+import pytest
+
+from replica.io.store import Store
+from replica.refusals import StoreCorrupt
+from tests.antiphon.cli.conftest import Terminal, World
+from tests.support.files import flip_byte, query
+
+
+@pytest.fixture
+def talked(me: Terminal) -> str:
+    """The id of a conversation of two turns."""
+    conversation: str = me.record("new", "--system", "Be brief.")["conversation"]
+    me.ok("send", "the first message")
+    me.ok("send", "the second message")
+    return conversation
+
+
+def test_doctor_warns_of_a_row_in_quarantine_until_a_copy_came(
+    world: World, me: Terminal, talked: str
+) -> None:
+    flip_byte(me.store_path, b"the second message")
+    world.stop_host()
+    world.stop_hub()
+    assert me.run("verify").exit_code == 1
+    assert "is in quarantine" in me.ok("doctor")
+    world.start_hub()
+    me.ok("log")
+    assert query(me.store_path, "SELECT count(*) FROM quarantine") == [(1,)]
+    assert "quarantine" not in me.ok("doctor")
+
+
+def test_doctor_goes_on_behind_a_conversation_that_can_not_be_read(
+    me: Terminal, talked: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flip_byte(me.store_path, b"the second message")
+    assert me.run("verify").exit_code == 1
+
+    async def broken(*_given: object, **_named: object) -> None:
+        raise StoreCorrupt("a page is damaged")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Store, "load", broken)
+        result = me.run("doctor", "--json")
+    found = {
+        (f.get("check"), f.get("verdict")) for f in map(json.loads, result.stdout.splitlines())
+    }
+    assert result.exit_code == 1
+    assert {("store", "fail"), ("hub", "ok"), ("host", "ok")} <= found
