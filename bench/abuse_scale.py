@@ -155,7 +155,7 @@ async def _synced_s(path: Path, address: str, talks: list[Talk]) -> float:
 def restart_s(_size: Size, folder: Path) -> list[Goal]:
     """Measure the start of a hub that holds 10^5 entries, less that of an empty one.
 
-    Its end was a stop, or a kill some seconds behind the last entry.
+    Its end was a stop, or a kill: some seconds behind the last entry, or as soon as it was durable.
     """
     entries, goals = 100_000, []
     for name, count in (("one conversation", 1), ("conversations of 100", entries // 100)):
@@ -175,6 +175,11 @@ def restart_s(_size: Size, folder: Path) -> list[Goal]:
         goals.append(Goal(f"restart after a kill {goal}", median(killed), 2.0, False))
         stopped = [_start_s(folder, at) for _ in range(4)][1:]  # the first one is after a kill
         goals.append(Goal(f"restart {goal}", median(stopped), 2.0, False))
+        with timed_hub(at) as hub:
+            asyncio.run(_appended(hub, talks[0]))
+            hub.process.kill()
+        behind = [_start_s(folder, at, kill=True) for _ in range(3)]
+        goals.append(Goal(f"restart right behind an entry {goal}", median(behind), 2.0, False))
     return goals
 
 

@@ -60,8 +60,8 @@ def item_of(shelf: HubShelf, conversation: ConversationId, peer: PublicKey) -> L
     held, known = shelf.get(conversation), shelf.apart.all.get(conversation)
     if held is not None and held.is_member(peer):
         awaited = peer in hosts_awaited(held)
-        return ListingItem(conversation, held.log.digest, held.creator, awaited)
+        return ListingItem(conversation, held.creator, awaited)
     if held is None and known is not None and peer in known.members:
         awaited = peer in known.awaiting
-        return ListingItem(conversation, known.digest, known.creator, awaited)
+        return ListingItem(conversation, known.creator, awaited)
     return None

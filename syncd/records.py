@@ -1,26 +1,28 @@
 """The records of stored conversations, as a hub keeps them for its next start.
 
-Pure. A record says who may know of a conversation and which digest its log has. A start
-that finds one reads no entry of that conversation before somebody uses it (DECISIONS D387).
-A record counts only for the log that it was made of: one of as many entries and bytes, with
-the same sum of checksums. So one that is out of date does no harm (DECISIONS D545).
+Pure. A record says who may know of a conversation. A start that finds one reads no entry of
+that conversation before somebody uses it (DECISIONS D387). A record counts only for the log
+that it was made of, or for one with the same membership entries: of each log it has the sum
+of the checksums. So one that is out of date does no harm (DECISIONS D545, D555).
 """
 
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from itertools import chain, islice, takewhile
+from math import inf
 
 from replica.conversation import Stored
-from replica.ids import KEY_BYTES, ConversationId, Digest, PublicKey, tagged_sha256
+from replica.ids import KEY_BYTES, ConversationId, PublicKey, tagged_sha256
 from syncd.shelf import HubShelf, Known
 
 READ_ENTRIES_MAX = 5_000
 """Entries that a start reads in any case: up to so many, damage is found at once."""
 
-_TAG = b"antiphon/v1/hub-record/2"
+_TAG = b"antiphon/v1/hub-record/3"
 """Another one wherever the same log would have another record: it may be older than this hub."""
 _DIGEST_BYTES = 32
-_HEAD = struct.Struct("<32sQQQ32s32sII")
-"""Conversation, entries, bytes, checksum, digest, creator, number of members, of hosts awaited."""
+_HEAD = struct.Struct("<32sQQQQ32sII")
+"""Conversation, entries, bytes, two checksums, creator, numbers of members, of those awaited."""
 
 
 def record_of(shelf: HubShelf, conversation: ConversationId) -> Known | None:
@@ -34,18 +36,17 @@ def pack(known: Known) -> bytes:
     """Serialise a record of `record_of`, behind its digest."""
     stored, creator = known.stored, known.creator
     assert stored is not None and creator is not None, "others are not kept"
-    members, awaiting = sorted(known.members), sorted(known.awaiting)
+    lists = [sorted(keys) for keys in (known.members, known.awaiting)]
     head = _HEAD.pack(
         stored.conversation,
         stored.entries,
         stored.size_bytes,
         stored.checksum,
-        known.digest,
+        stored.membership,
         creator,
-        len(members),
-        len(awaiting),
+        *map(len, lists),
     )
-    body = b"".join((head, *members, *awaiting))
+    body = b"".join((head, *chain.from_iterable(lists)))
     return tagged_sha256(_TAG, body) + body
 
 
@@ -53,16 +54,14 @@ def unpack(data: bytes) -> Known | None:
     """Return a record that `pack` serialised; None if it is damaged: the log is read then."""
     if tagged_sha256(_TAG, data[_DIGEST_BYTES:]) != data[:_DIGEST_BYTES]:
         return None
-    head = _HEAD.unpack_from(data, _DIGEST_BYTES)
-    conversation, entries, size_bytes, checksum, digest, creator, members, _ = head
+    conversation, *sizes, creator, members, _ = _HEAD.unpack_from(data, _DIGEST_BYTES)
     starts = range(_DIGEST_BYTES + _HEAD.size, len(data), KEY_BYTES)
     keys = [PublicKey(data[start : start + KEY_BYTES]) for start in starts]
     return Known(
-        Digest(digest),
         frozenset(keys[:members]),
         PublicKey(creator),
         frozenset(keys[members:]),
-        Stored(ConversationId(conversation), entries, size_bytes, checksum),
+        Stored(ConversationId(conversation), *sizes),
     )
 
 
@@ -73,6 +72,8 @@ class Unrecorded:
         """Start with none."""
         self._since: dict[ConversationId, float] = {}
         """The times of their last changes, the earliest first."""
+        self._first: dict[ConversationId, float] = {}
+        """The times of their first ones, the earliest first."""
         self.entries = 0
         """Entries of all conversations, those deleted since the start included."""
 
@@ -81,18 +82,28 @@ class Unrecorded:
         for conversation in conversations:
             self._since.pop(conversation, None)
             self._since[conversation] = now
+            self._first.setdefault(conversation, now)
 
-    def take(self, until: float, count: int) -> list[ConversationId]:
+    def take(self, until: float, count: int, *, overdue: float = -inf) -> list[ConversationId]:
         """Return, and forget, at most `count` conversations unchanged since `until`.
 
-        None while a start would read all entries anyway.
+        Those whose first change was at `overdue`, or before it, are among them even if they
+        changed since. None while a start would read all entries anyway.
         """
         taken: list[ConversationId] = []
         if self.entries > READ_ENTRIES_MAX:
-            for conversation, changed in self._since.items():
-                if changed > until or len(taken) == count:
-                    break
-                taken.append(conversation)
-        for conversation in taken:
-            del self._since[conversation]
+            taken = _up_to(self._first, overdue, count)
+            self._forget(taken)
+            unchanged = _up_to(self._since, until, count - len(taken))
+            self._forget(unchanged)
+            taken += unchanged
         return taken
+
+    def _forget(self, conversations: Iterable[ConversationId]) -> None:
+        for conversation in conversations:
+            del self._since[conversation], self._first[conversation]
+
+
+def _up_to(times: Mapping[ConversationId, float], end: float, count: int) -> list[ConversationId]:
+    """Return at most `count` conversations, the earliest ones, up to a time."""
+    return list(islice(takewhile(lambda one: times[one] <= end, times), count))

@@ -1,17 +1,16 @@
 """The conversations of a hub: some in memory, the others in its store alone (spec/04-link §7).
 
-Pure. For a stored conversation that is not in memory, the hub keeps its digest
-and its members' keys. These suffice to list it, and to decide whether a message
-about it causes a load.
+Pure. For a stored conversation that is not in memory, the hub keeps its members'
+keys. These suffice to list it, and to decide whether a message about it causes a load.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from replica import limits
 from replica.conversation import Conversation, Stored, hosts_awaited
-from replica.ids import ConversationId, Digest, EntryId, PublicKey
+from replica.ids import ConversationId, EntryId, PublicKey
 from syncd.folding import Folding
 
 
@@ -19,11 +18,10 @@ from syncd.folding import Folding
 class Known:
     """The part of a stored conversation that stays in memory."""
 
-    digest: Digest
     members: frozenset[PublicKey]
     creator: PublicKey | None = None
     awaiting: frozenset[PublicKey] = frozenset()
-    """The hosts for which a request waits."""
+    """The keys for which a request waits, or may wait."""
     stored: Stored | None = None
     """The log that this is of; None if it lacks entries."""
 
@@ -35,13 +33,26 @@ class Known:
         """
         if held.is_blocked:
             return None
-        keys = held.log.membership.roles
-        members = frozenset(key for key in keys if held.is_member(key))
         log = held.log
         if stored is None:
-            stored = Stored(held.id, len(log), log.size_bytes, log.checksum)
+            sums = log.checksums
+            stored = Stored(held.id, len(log), log.size_bytes, sums.log, sums.membership)
         whole = None if held.damage else stored
-        return cls(log.digest, members, held.creator, frozenset(hosts_awaited(held)), whole)
+        members = frozenset(log.membership.members())
+        return cls(members, held.creator, frozenset(hosts_awaited(held)), whole)
+
+    def for_log(self, stored: Stored) -> "Known | None":
+        """Return the record for a log that was stored since; None if its members may be others.
+
+        Only membership entries decide who is a member (spec/03-order). In a log that goes on a
+        request may wait for each of them: for whom one does, only the whole log tells.
+        """
+        before = self.stored
+        if before is None or before.membership != stored.membership:
+            return None
+        if before == stored:
+            return self
+        return replace(self, awaiting=self.members, stored=None)
 
 
 class Records:
@@ -59,6 +70,11 @@ class Records:
     def is_unread(self, conversation: ConversationId) -> bool:
         """Say whether a conversation is stored, and its members are unknown until it is read."""
         return conversation in self.all and self.all[conversation] is None
+
+    def is_outdated(self, conversation: ConversationId) -> bool:
+        """Say whether a record is not of the whole log as it is stored, or there is none."""
+        known = self.all.get(conversation)
+        return conversation in self.all and (known is None or known.stored is None)
 
     def add(self, conversation: ConversationId, known: Known | None) -> None:
         """Add a record, in place of any other of the conversation."""

@@ -967,28 +967,26 @@ class ListingItem(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     CONVERSATION_FIELD_NUMBER: _builtins.int
-    DIGEST_FIELD_NUMBER: _builtins.int
     CREATOR_FIELD_NUMBER: _builtins.int
     AWAITED_FIELD_NUMBER: _builtins.int
     conversation: _builtins.bytes
     """The conversation, 32 bytes."""
-    digest: _builtins.bytes
-    """Digest of what the hub holds, 32 bytes."""
     creator: _builtins.bytes
     """The author of its genesis, 32 bytes."""
     awaited: _builtins.bool
-    """A request waits there for the client, which is a model host."""
+    """A request waits there for the client, which is a model host. Where the hub has yet to read the
+    log, one may wait.
+    """
     def __init__(
         self,
         *,
         conversation: _builtins.bytes = ...,
-        digest: _builtins.bytes = ...,
         creator: _builtins.bytes = ...,
         awaited: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["awaited", b"awaited", "conversation", b"conversation", "creator", b"creator", "digest", b"digest"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["awaited", b"awaited", "conversation", b"conversation", "creator", b"creator"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -21,6 +21,8 @@ class Stored:
     size_bytes: int
     checksum: int
     """Sum of the CRC-32s of the signatures: of two logs of one size, it tells which is stored."""
+    membership: int
+    """The same sum of the membership entries alone."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -69,6 +69,12 @@ FROM entries GROUP BY conversation
 
 A damaged checksum is cut to 32 bits: SQLite refuses a sum that is too great for an integer.
 """
+MEMBERSHIP_SUMS = """
+SELECT conversation, sum(checksum & 0xffffffff) FROM (
+  SELECT entries.conversation, entries.checksum FROM membership CROSS JOIN entries
+  ON entries.conversation = membership.conversation AND entries.id = membership.id
+) GROUP BY conversation
+"""
 IN_QUARANTINE = "SELECT DISTINCT conversation, id, checksum FROM quarantine"
 QUARANTINED = "SELECT conversation, id, body_only, why FROM quarantine ORDER BY rowid"
 

@@ -259,20 +259,13 @@ def entries_to_pb(message: m.Entries) -> pb.Entries:
 
 def _listing_item(raw: pb.ListingItem) -> m.ListingItem:
     creator = _key(raw.creator) if raw.creator else None
-    return m.ListingItem(
-        _conversation(raw.conversation), Digest(_id(raw.digest)), creator, raw.awaited
-    )
+    return m.ListingItem(_conversation(raw.conversation), creator, raw.awaited)
 
 
 def listing_to_pb(message: m.Listing) -> pb.Listing:
     """Encode a listing."""
     items = [
-        pb.ListingItem(
-            conversation=i.conversation,
-            digest=i.digest,
-            creator=i.creator or b"",
-            awaited=i.awaited,
-        )
+        pb.ListingItem(conversation=i.conversation, creator=i.creator or b"", awaited=i.awaited)
         for i in message.items
     ]
     return pb.Listing(items=items)

@@ -222,7 +222,6 @@ class ListingItem:
     """One conversation the client is a member of."""
 
     conversation: ConversationId
-    digest: Digest
     creator: PublicKey | None = None
     """The author of its genesis, as the hub states it."""
     awaited: bool = False

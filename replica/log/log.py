@@ -5,7 +5,6 @@ membership in members.py, cover in cover.py (spec/03-order §2, §5). The log
 keeps them consistent.
 """
 
-import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 
@@ -15,6 +14,7 @@ from replica.log.admission import Admission, Duplicate, Verdict
 from replica.log.bodies import Bodies
 from replica.log.body import Genesis, Member
 from replica.log.checks import filled
+from replica.log.checksums import Checksums
 from replica.log.codec import fields_of
 from replica.log.cover import Cover
 from replica.log.entry import Entry, send_order
@@ -40,8 +40,7 @@ class Log:
         self.entries: dict[EntryId, Entry] = {}
         self.size_bytes = 0
         """Bytes of all entries."""
-        self.checksum = 0
-        """Sum of the CRC-32s of their signatures, as their store has it."""
+        self.checksums = Checksums()
         self.meter = Meter()
         """The work so far, beyond the admission of each entry."""
         self.seals: Counter[tuple[EntryId, PublicKey]] = Counter()
@@ -121,7 +120,7 @@ class Log:
         header = entry.header
         self.entries[entry.id] = entry
         self.size_bytes += entry.size_bytes
-        self.checksum += zlib.crc32(entry.signature)
+        self.checksums.add(entry)
         if entry.body is None:
             self.bodyless[entry.id] = None
         if header.kind == Kind.SEAL:

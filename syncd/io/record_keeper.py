@@ -1,7 +1,8 @@
 """Keeps the records of a running hub's conversations in its store (DECISIONS D545).
 
-A record is written once its conversation has not changed for some seconds, so a busy one
-costs nothing, and a start after a kill reads what changed in those seconds.
+A record is written once its conversation has not changed for some seconds, or a minute after
+it began to change, so a busy one costs little. A start after a kill reads those whose members
+changed since (DECISIONS D555).
 """
 
 import asyncio
@@ -24,6 +25,8 @@ log = structlog.get_logger()
 
 QUIET_S = 3.0
 """Time without a change after which a record is written."""
+OVERDUE_S = 60.0
+"""Time after which a record is written whether changes go on or not."""
 CHECK_S, PAUSE_S = 1.0, 0.1
 """Pause behind a look that found nothing to write, and behind a write."""
 AGAIN_S = 60.0
@@ -54,8 +57,10 @@ class RecordKeeper:
             rows = await self._store.records.load()
             for conversation, data in rows.items():
                 known = records.unpack(data)
-                if known is not None and known.stored == stored.get(conversation):
-                    found[stored[conversation]] = known
+                now = stored.get(conversation)
+                counts = known.for_log(now) if known is not None and now is not None else None
+                if now is not None and counts is not None:
+                    found[now] = counts
             await self._store.records.drop_earlier()
             await self._store.records.write({}, rows.keys() - stored.keys())
         except StoreError as error:
@@ -71,7 +76,7 @@ class RecordKeeper:
 
     def note_loaded(self, held: Conversation) -> None:
         """Note a conversation that is about to be in memory, if its record can't be the same."""
-        if held.damage or self._hub.shelf.apart.is_unread(held.id):
+        if held.damage or self._hub.shelf.apart.is_outdated(held.id):
             self._unrecorded.note((held.id,), time.monotonic())
 
     def start(self) -> None:
@@ -95,7 +100,8 @@ class RecordKeeper:
         """Write records of conversations unchanged since `until`; say whether there were any."""
         now = time.monotonic()
         is_due = now >= self._not_before or until == inf  # a stop is the last chance
-        taken = self._unrecorded.take(until, count) if is_due else []
+        overdue = now - OVERDUE_S
+        taken = self._unrecorded.take(until, count, overdue=overdue) if is_due else []
         left: Collection[ConversationId] = taken
         try:
             refused = await self._write(taken) if taken else {}

@@ -164,7 +164,7 @@ def test_a_listing_has_many_conversations_in_one_frame(monkeypatch: pytest.Monke
     listings = of(Listing, (frame for _, frame in sent))
     assert [len(listing.items) for listing in listings] == [2, 2, 1]
     listed = [item for listing in listings for item in listing.items]
-    assert listed == [ListingItem(i, hub.shelf[i].log.digest, writer.public) for i in ids]
+    assert listed == [ListingItem(i, writer.public) for i in ids]
 
 
 def test_an_append_does_not_go_on_with_the_backlogs_of_its_readers() -> None:

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from replica.conversation.entry_store import Stored
-from replica.ids import ConversationId, Digest, PublicKey
+from replica.ids import ConversationId, PublicKey
 from syncd import records
 from syncd.hub import Hub
 from syncd.policy import Policy
@@ -20,10 +20,10 @@ _STORED = st.builds(
     st.integers(0, 2**40),
     st.integers(0, 2**40),
     st.integers(0, 2**60),
+    st.integers(0, 2**60),
 )
 _KNOWN = st.builds(
     Known,
-    st.binary(min_size=32, max_size=32).map(Digest),
     st.frozensets(_KEYS, max_size=4),
     _KEYS,
     st.frozensets(_KEYS, max_size=4),
@@ -47,8 +47,8 @@ def test_a_damaged_record_is_none(known: Known, data: st.DataObject) -> None:
 
 @pytest.mark.parametrize("known", [
     None,
-    Known(Digest(bytes(32)), frozenset(), None, stored=Stored(ONE, 1, 1, 1)),
-    Known(Digest(bytes(32)), frozenset(), Writer(1).public),
+    Known(frozenset(), None, stored=Stored(ONE, 1, 1, 1, 1)),
+    Known(frozenset(), Writer(1).public),
 ])  # fmt: skip
 def test_what_is_not_known_to_be_whole_has_no_record(known: Known | None) -> None:
     hub = Hub(Writer(9).public, Policy())
@@ -68,6 +68,19 @@ def test_conversations_are_taken_once_they_have_not_changed_for_a_while() -> Non
     assert unrecorded.take(2.5, 9) == [THREE]
     assert unrecorded.take(3.0, 9) == [ONE]
     assert unrecorded.take(9.0, 9) == []
+
+
+def test_one_that_changes_all_the_time_is_taken_once_it_is_overdue() -> None:
+    unrecorded = records.Unrecorded()
+    unrecorded.entries = records.READ_ENTRIES_MAX + 1
+    unrecorded.note([ONE], 1.0)
+    unrecorded.note([TWO], 2.0)
+    unrecorded.note([ONE, TWO], 60.0)
+    assert unrecorded.take(59.0, 9, overdue=0.5) == []
+    assert unrecorded.take(59.0, 9, overdue=1.5) == [ONE]
+    unrecorded.note([ONE], 61.0)
+    assert unrecorded.take(60.0, 9, overdue=1.5) == [TWO]
+    assert unrecorded.take(61.0, 9, overdue=1.5) == [ONE]
 
 
 def test_none_is_taken_while_a_start_reads_all_anyway() -> None:

@@ -42,10 +42,23 @@ def filled(held: list[Conversation], in_memory_max: int = 2) -> HubShelf:
 # --- the record -------------------------------------------------------------------
 
 
-def test_the_record_holds_digest_and_members(held: list[Conversation]):
+def test_the_record_holds_the_members(held: list[Conversation]):
     members, log = frozenset({ADA.public, BOB.public}), held[0].log
-    stored = Stored(held[0].id, len(log), log.size_bytes, log.checksum)
-    assert Known.of(held[0]) == Known(log.digest, members, held[0].creator, stored=stored)
+    sums = log.checksums
+    stored = Stored(held[0].id, len(log), log.size_bytes, sums.log, sums.membership)
+    assert Known.of(held[0]) == Known(members, held[0].creator, stored=stored)
+
+
+def test_a_record_says_who_is_a_member_of_a_log_that_goes_on():
+    stored = Stored(UNKNOWN, 9, 900, 90, 30)
+    members = frozenset({ADA.public, BOB.public})
+    known = Known(members, ADA.public, frozenset({BOB.public}), stored)
+    assert known.for_log(stored) is known
+    later = known.for_log(Stored(UNKNOWN, 10, 950, 95, 30))
+    assert later is not None
+    assert (later.members, later.awaiting, later.stored) == (members, members, None)
+    assert later.for_log(stored) is None
+    assert known.for_log(Stored(UNKNOWN, 10, 950, 95, 35)) is None, "its members may be others"
 
 
 def test_the_record_of_a_damaged_conversation_is_of_no_log(held: list[Conversation]):
@@ -167,7 +180,7 @@ def test_all_conversations_of_a_member_are_listed_wherever_they_are(held: list[C
     assert len(shelf) == 2
     assert list(list_of(shelf, BOB.public)) == sorted(one.id for one in held)
     for one in held:
-        item = ListingItem(one.id, one.log.digest, one.creator)
+        item = ListingItem(one.id, one.creator)
         assert (item_of(shelf, one.id, BOB.public), item_of(shelf, one.id, EVE.public)) == (
             item,
             None,

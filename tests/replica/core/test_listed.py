@@ -8,7 +8,7 @@ import pytest
 
 from replica import limits
 from replica.core import FollowPolicy, LeftOut
-from replica.ids import ConversationId, Digest, EntryId, PublicKey
+from replica.ids import ConversationId, EntryId, PublicKey
 from replica.link.events import SyncState
 from replica.link.messages import (
     Close,
@@ -36,7 +36,7 @@ def ground(scene: Scene, count: int, *, one_creator: bool = True) -> None:
     for number in range(count):
         creator = EVE.public if one_creator else PublicKey(number.to_bytes(32, "big"))
         conversation = ConversationId(number.to_bytes(32, "big"))
-        known = Known(Digest(bytes(32)), frozenset({ME.public, creator}), creator)
+        known = Known(frozenset({ME.public, creator}), creator)
         scene.hub.shelf.apart.add(conversation, known)
 
 
@@ -131,7 +131,7 @@ def test_a_hub_that_lies_about_the_creator_gains_nothing() -> None:
     scene = Scene(HELLO, FollowPolicy(creators=frozenset({FRIEND.public})))
     foreign = Owner(scene, EVE)
     scene.connect()
-    item = ListingItem(foreign.id, Digest(bytes(32)), FRIEND.public, awaited=True)
+    item = ListingItem(foreign.id, FRIEND.public, awaited=True)
     lie = Listing((item,))
     scene.do(scene.core.receive(lie, scene.now))
     assert scene.core.channel(foreign.id) is None

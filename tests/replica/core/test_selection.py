@@ -8,7 +8,7 @@ import pytest
 from replica.core import FollowPolicy, LeftOut
 from replica.core.open_listed import Use
 from replica.core.selection import FOLLOWED_MAX, RETRY_S, Selection, Turn
-from replica.ids import ConversationId, Digest, PublicKey
+from replica.ids import ConversationId, PublicKey
 from replica.limits import LISTED_MAX, OPENING_MAX, STALE_S
 from replica.link.messages import ListingItem
 
@@ -22,8 +22,7 @@ def conversation(number: int) -> ConversationId:
 def items(
     numbers: Iterable[int], creator: PublicKey | None = EVE, *, awaited: bool = False
 ) -> list[ListingItem]:
-    none = Digest(bytes(32))
-    return [ListingItem(conversation(n), none, creator, awaited) for n in numbers]
+    return [ListingItem(conversation(n), creator, awaited) for n in numbers]
 
 
 @dataclass

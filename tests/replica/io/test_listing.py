@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from replica.ids import ConversationId, Digest
+from replica.ids import ConversationId
 from replica.io import rpc
 from replica.io.hub_calls import HubCalls
 from replica.io.linked_hosts import linked_hosts
@@ -20,7 +20,7 @@ from tests.support.writers import Writer
 
 OWNER = Writer(1)
 ID = ConversationId(b"c" * 32)
-ITEM = ListingItem(ID, Digest(bytes(32)), OWNER.public, awaited=False)
+ITEM = ListingItem(ID, OWNER.public, awaited=False)
 
 
 class ScriptedHub(LyingHub):

@@ -182,7 +182,7 @@ async def test_invented_listings_cost_bounded_memory_and_few_opens(
         if not isinstance(message, Hello):
             return []
         ids = [ConversationId(n.to_bytes(32, "big")) for n in range(5_000)]
-        items = [ListingItem(one, OTHER, EVE.public, awaited=False) for one in ids]
+        items = [ListingItem(one, EVE.public, awaited=False) for one in ids]
         starts = range(0, len(items), LISTING_ITEMS_MAX)
         return [Listing(tuple(items[at : at + LISTING_ITEMS_MAX])) for at in starts]
 

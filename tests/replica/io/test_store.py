@@ -97,7 +97,9 @@ async def test_appending_an_entry_again_changes_nothing(path: Path) -> None:
         assert (await store.load(conversation)).entries == entries
         size = sum(entry.size_bytes for entry in entries)
         checksum = sum(zlib.crc32(entry.signature) for entry in entries)
-        assert await store.conversations() == [Stored(conversation, 4, size, checksum)]
+        of_members = zlib.crc32(entries[0].signature)
+        stored = Stored(conversation, 4, size, checksum, of_members)
+        assert await store.conversations() == [stored]
 
 
 async def test_a_missing_body_is_filled_and_a_present_one_kept(path: Path) -> None:

@@ -88,7 +88,7 @@ TO_CLIENT: list[m.Message] = [
     m.Opened(CONVERSATION, Digest(ID), False, (POSITION,)),
     m.Ack(CONVERSATION, (POSITION.id,)),
     m.Pong(3, 4, 5),
-    m.Listing((m.ListingItem(CONVERSATION, Digest(ID)),)),
+    m.Listing((m.ListingItem(CONVERSATION),)),
 ]
 
 

@@ -38,7 +38,7 @@ def test_a_message_event_or_frame_concerns_its_conversation(shown) -> None:
         Close(),
         Fault("REASON"),
         LinkClosed(),
-        Listed((ListingItem(ID, Digest(bytes(32))),)),
+        Listed((ListingItem(ID),)),
         Frame.of(Ping(1), "to_hub"),
     ],
     ids=lambda shown: type(shown).__name__,

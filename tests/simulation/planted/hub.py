@@ -32,7 +32,7 @@ def lets_everyone_read() -> Patch:
 
 def lists_conversations_of_others() -> Patch:
     def list_to_all(self: FanOut, conversation: ConversationId) -> None:
-        item = ListingItem(conversation, self._shelf[conversation].log.digest)
+        item = ListingItem(conversation)
         for link_id, link in self._connected.links.items():
             if link.follows:
                 self._list(link_id, [item])

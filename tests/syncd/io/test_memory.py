@@ -98,7 +98,7 @@ async def test_a_long_list_counts_for_the_link_that_follows(peers: Peers) -> Non
     apart = peers.driver.hub.shelf.apart
     for number in range(500):
         one = ConversationId(b"%032d" % number)
-        apart.add(one, Known(NOBODY, frozenset({EVE.public}), ADA.public))
+        apart.add(one, Known(frozenset({EVE.public}), ADA.public))
     eve = await peers.link(EVE, follows=True)
     assert set(peers.driver.hub.connected.listed[eve]) > set(apart.of[EVE.public])
     peers.driver.memory.note_queued(eve, 0)

@@ -12,11 +12,12 @@ import pytest
 
 from replica.conversation.entry_store import Loaded, Stored
 from replica.errors import StoreError
-from replica.ids import ConversationId
+from replica.ids import ConversationId, PublicKey
 from replica.io.blobs import Blobs
 from replica.io.readonly import open_read_only
 from replica.io.store import Store
 from replica.link.messages import Entries
+from replica.log.body import Grant, Member, Request, Revocation, Role, Sampling
 from replica.log.entry import Entry
 from syncd import records
 from syncd.hub import Hub
@@ -45,13 +46,35 @@ class Talk:
         self.writer = Writer(number)
         self.entries: list[Entry] = [self.writer.genesis()]
         self.id = self.entries[0].conversation
+        self.granted = self.entries[0]
+        self.said = self.entries[0]
         for text in range(count):
             self.say(str(text))
 
+    def grant(self, key: PublicKey, role: Role = Role.READER) -> Entry:
+        """Grant a role behind the last change of the membership."""
+        return self._change(Member(Grant(key, role)))
+
+    def revoke(self, key: PublicKey) -> Entry:
+        """Revoke a key behind the last change of the membership."""
+        return self._change(Member(Revocation(key, ())))
+
     def say(self, text: str) -> Entry:
-        entry = self.writer.write(self.id, said(text), parents=[self.entries[-1]])
-        self.entries.append(entry)
-        return entry
+        """Say something behind what was said last."""
+        self.said = self.writer.write(self.id, said(text), parents=[self.said])
+        self.entries.append(self.said)
+        return self.said
+
+    def ask(self, host: PublicKey) -> Entry:
+        """Ask a host to answer what was said last."""
+        request = self.writer.write(self.id, Request(host, Sampling()), parents=[self.said])
+        self.entries.append(request)
+        return request
+
+    def _change(self, change: Member) -> Entry:
+        self.granted = self.writer.write(self.id, change, parents=[self.granted])
+        self.entries.append(self.granted)
+        return self.granted
 
 
 class Disk:
@@ -124,15 +147,15 @@ async def test_a_start_after_a_kill_reads_what_changed_just_before(disk: Disk) -
         assert set(store.loaded) == {still.id, busy.id}
         await later(driver)
         await push(driver, busy, busy.say("more"))
+        await push(driver, busy, busy.grant(Writer(7).public))
     async with disk.started() as (driver, store):
         assert store.loaded == [busy.id]
         shelf = driver.hub.shelf
         assert list(list_of(shelf, still.writer.public)) == [still.id]
-        listed = item_of(shelf, still.id, still.writer.public)
-        assert listed is not None
+        assert item_of(shelf, still.id, still.writer.public) is not None
         held = await driver.permitted(still.writer.public, still.id)
-        assert (len(held.log), held.log.digest) == (5_101, listed.digest)
-        assert len(shelf[busy.id].log) == 5_102
+        assert len(held.log) == 5_101
+        assert len(shelf[busy.id].log) == 5_103
         await later(driver)
     async with disk.started() as (_, store):
         assert store.loaded == []
@@ -228,8 +251,10 @@ class TestLongLogs:
         (after,) = await _stored(disk)
         assert (before.entries, before.size_bytes) == (after.entries, after.size_bytes)
         assert disk.records == 1
-        async with disk.started() as (_, store):
-            assert talk.id in store.loaded
+        async with disk.started() as (driver, store):
+            assert driver.hub.shelf.apart.is_outdated(talk.id)
+            held = await driver.permitted(talk.writer.public, talk.id)
+            assert set(held.log.entries) == {entry.id for entry in twin.entries}
 
     async def test_a_body_that_comes_later_makes_another_log(self, disk: Disk) -> None:
         talk = Talk(1)
@@ -240,10 +265,48 @@ class TestLongLogs:
             assert store.loaded == []
             await push(driver, talk, whole)
         async with disk.started() as (driver, store):
-            assert store.loaded == [talk.id]
+            assert driver.hub.shelf.apart.is_outdated(talk.id)
+            held = await driver.permitted(talk.writer.public, talk.id)
+            assert held.log.entries[whole.id].body == whole.body
             await later(driver)
-        async with disk.started() as (_, store):
+        async with disk.started() as (driver, store):
             assert store.loaded == []
+            assert not driver.hub.shelf.apart.is_outdated(talk.id)
+
+    async def test_only_changes_of_the_membership_make_a_start_read(self, disk: Disk) -> None:
+        talk, host, reader = Talk(1), Writer(7), Writer(8)
+        talk.grant(host.public, Role.HOST)
+        talk.grant(reader.public)
+        await disk.fill(talk)
+        async with disk.started() as (driver, _):
+            await push(driver, talk, talk.say("more"), talk.ask(host.public))
+        for _ in range(2):  # an outdated record is kept until there is another one
+            async with disk.started() as (driver, store):
+                await later(driver)
+                assert store.loaded == []
+                shelf, members = driver.hub.shelf, (talk.writer, host, reader)
+                items = [item_of(shelf, talk.id, one.public) for one in members]
+                assert all(item is not None and item.awaited for item in items)
+                assert next(list_of(shelf, host.public)) == talk.id
+        async with disk.started() as (driver, store):
+            await driver.permitted(host.public, talk.id)
+            items = [item_of(driver.hub.shelf, talk.id, one.public) for one in members]
+            assert [item is not None and item.awaited for item in items] == [False, True, False]
+            await later(driver)
+            await push(driver, talk, talk.revoke(reader.public))
+        async with disk.started() as (driver, store):
+            assert store.loaded == [talk.id]
+            assert item_of(driver.hub.shelf, talk.id, reader.public) is None
+
+    async def test_one_that_changes_all_the_time_has_a_record(
+        self, disk: Disk, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(record_keeper, "OVERDUE_S", 0.0)
+        talk = Talk(1)
+        async with disk.started() as (driver, _):
+            await push(driver, talk, *talk.entries)
+            assert await driver._keeper.write_unchanged(-inf)
+        assert disk.records == 1
 
     async def test_a_backup_of_the_store_brings_its_own_records(self, disk: Disk) -> None:
         talk = Talk(1)
@@ -314,14 +377,15 @@ class TestLongLogs:
             await later(driver)
             assert (await store.records.load()).keys() == {talk.id for talk in talks}
 
-    @pytest.mark.parametrize("seed", range(5))
+    @pytest.mark.parametrize("seed", range(8))
     async def test_a_kill_at_any_time_serves_what_is_stored(self, disk: Disk, seed: int) -> None:
         rng = random.Random(seed)
         talks = [Talk(number, 2) for number in range(1, 5)]
+        keys = [Writer(number).public for number in range(10, 14)]
         for _ in range(6):
             async with disk.started(conversations_in_memory_max=rng.randrange(4)) as (driver, _):
                 for talk in rng.choices(talks, k=6):
-                    talk.say("x")
+                    change(talk, rng, keys)
                     await push(driver, talk, *talk.entries)
                     if rng.random() < 0.5:
                         await driver._keeper.write_unchanged(inf, count=rng.randrange(1, 3))
@@ -330,11 +394,35 @@ class TestLongLogs:
             async with disk.started() as (driver, _):
                 for stored in await _stored(disk):
                     talk = next(one for one in talks if one.id == stored.conversation)
-                    listed = item_of(driver.hub.shelf, talk.id, talk.writer.public)
-                    held = await driver.permitted(talk.writer.public, talk.id)
-                    assert set(held.log.entries) == {entry.id for entry in talk.entries}
-                    assert listed is not None
-                    assert listed.digest == held.log.digest
+                    await _serves(driver, talk, [talk.writer.public, *keys])
+
+
+def change(talk: Talk, rng: random.Random, keys: list[PublicKey]) -> None:
+    """Let a conversation go on in any way."""
+    key = rng.choice(keys)
+    match rng.randrange(5):
+        case 0:
+            talk.grant(key, rng.choice([Role.READER, Role.HOST]))
+        case 1:
+            talk.revoke(key)
+        case 2:
+            talk.ask(key)
+        case _:
+            talk.say("x")
+
+
+async def _serves(driver: HubDriver, talk: Talk, keys: list[PublicKey]) -> None:
+    """Check that a start lists what the whole log says, and that it then serves all of it."""
+    shelf = driver.hub.shelf
+    before = {key: item_of(shelf, talk.id, key) for key in keys}
+    held = await driver.permitted(talk.writer.public, talk.id)
+    assert set(held.log.entries) == {entry.id for entry in talk.entries}
+    for key, was in before.items():
+        now = item_of(shelf, talk.id, key)
+        assert (was is None) == (now is None), "who is a member is known without a load"
+        if now is not None and now.awaited:
+            assert was is not None
+            assert was.awaited, "a host learns of each request that waits for it"
 
 
 async def _stored(disk: Disk) -> list[Stored]:

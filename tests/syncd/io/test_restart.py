@@ -60,15 +60,16 @@ async def test_a_start_after_a_stop_reads_no_entry_of_a_long_log(tmp_path: Path)
         assert not driver.hub.needs_load(EVE.public, _id())
         held = await driver.permitted(writer.public, _id())
         assert len(held.log) == 6
-        assert listed is not None
-        assert held.log.digest == listed.digest
+        assert listed == item_of(shelf, _id(), writer.public)
         assert driver.hub.disk.creator(_id()) == writer.public
 
 
-async def test_a_record_of_another_log_is_not_used(tmp_path: Path) -> None:
+async def test_a_record_of_a_log_that_went_on_tells_its_members_alone(tmp_path: Path) -> None:
     writer = await _stored(tmp_path, 5)
     async with await Store.open(tmp_path / "log.db") as store:
         last = (await store.load(_id())).entries[-1]
         await store.append([writer.write(_id(), said("more"), parents=[last])])
     async with _started(tmp_path) as driver:
-        assert len(driver.hub.shelf[_id()].log) == 7
+        assert list(list_of(driver.hub.shelf, EVE.public)) == []
+        assert next(list_of(driver.hub.shelf, writer.public)) == _id()
+        assert len((await driver.permitted(writer.public, _id())).log) == 7
