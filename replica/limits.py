@@ -162,6 +162,7 @@ MEMORY_BYTES_MAX = 512 * 1024 * 1024
 LOGS_BYTES_MAX = 2 * 1024 * 1024 * 1024
 """Memory of all conversations beyond which a hub evicts unused ones."""
 CONVERSATIONS_PER_CREATOR_MAX = 16_384
+CONVERSATIONS_MAX = 1_048_576
 CONVERSATION_BYTES_MAX = 4 * 1024 * 1024 * 1024
 """Most bytes of the entries of a conversation at a hub."""
 DISK_CREATOR_BYTES_MAX = 64 * 1024**3

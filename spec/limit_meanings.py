@@ -175,6 +175,11 @@ MEANINGS = {
         "conversations that a key brings to a hub",
         "QUOTA_EXCEEDED",
     ),
+    "CONVERSATIONS_MAX": (
+        "quota",
+        "conversations that all keys bring to a hub",
+        "QUOTA_EXCEEDED",
+    ),
     "CONVERSATION_BYTES_MAX": (
         "quota",
         "bytes of the entries of a conversation, beside membership entries of owners",

@@ -1,11 +1,13 @@
-"""The conversations that each key brought to a hub (LIM-11).
+"""The conversations that each key brought to a hub, and those of all (LIM-11).
 
-Pure. A deletion gives none back: the hub remembers the deleted ones too.
+Pure. A deletion gives none back: the hub remembers the deleted ones too, with the key that
+brought each (DECISIONS D556).
 """
 
 from collections import Counter
 from collections.abc import Set
 
+from replica import limits
 from replica.conversation import Conversation
 from replica.ids import ConversationId, PublicKey
 from replica.link import Entries, Message
@@ -15,11 +17,12 @@ from replica.refusals import QuotaExceeded
 class Bringers:
     """The number of conversations per key that brought them, or that created stored ones."""
 
-    def __init__(self, most: int) -> None:
-        """Allow so many conversations of one key."""
-        self._most = most
+    def __init__(self, key_max: int, hub_max: int) -> None:
+        """Allow so many conversations of one key, and of all."""
+        self._key_max = key_max
+        self._hub_max = hub_max
         self._brought: Counter[PublicKey] = Counter()
-        self._by: dict[ConversationId, PublicKey] = {}
+        self._by: dict[ConversationId, PublicKey | None] = {}
 
     @property
     def keys(self) -> Set[PublicKey]:
@@ -30,11 +33,15 @@ class Bringers:
         """Return the number of conversations of a key."""
         return self._brought[peer]
 
+    def bringer(self, conversation: ConversationId) -> PublicKey | None:
+        """Return the key that brought a conversation, if it is known."""
+        return self._by.get(conversation)
+
     def count(self, peer: PublicKey | None, conversation: ConversationId) -> None:
-        """Count one more conversation of a key."""
+        """Count one more conversation of a key; with None, of all alone."""
+        self._by[conversation] = peer
         if peer is not None:
             self._brought[peer] += 1
-            self._by[conversation] = peer
 
     def take_back(self, conversation: ConversationId) -> None:
         """Count a conversation no more that was refused, by a rule or by the disk."""
@@ -50,10 +57,17 @@ class Bringers:
         """Return the refusal of a message that may begin one conversation too many.
 
         `held` is the one that the message names, if it is in memory. The refusal is the
-        same for any conversation that the key is no member of.
+        same for any conversation that the key is no member of. Where nearly as many are here as
+        may be, keys are refused first that brought more than an equal share.
         """
         if peer is None or not isinstance(message, Entries) or not message.brings_genesis:
             return None
-        if self._brought[peer] < self._most or (held is not None and held.is_member(peer)):
+        own, all_ = self._brought[peer] + 1, len(self._by) + 1
+        shared = self._hub_max * (1 - 1 / limits.RESERVE_SHARE)
+        is_refused = own > self._key_max or all_ > self._hub_max
+        is_refused |= all_ > shared and own > shared / max(1, len(self._brought))
+        if not is_refused or (held is not None and held.is_member(peer)):
             return None
-        return QuotaExceeded("this key brought as many conversations as it may")
+        if own > self._key_max:
+            return QuotaExceeded("this key brought as many conversations as it may")
+        return QuotaExceeded("this hub has as many conversations as it may")

@@ -49,7 +49,7 @@ class Hub:
         self.shelf = HubShelf(policy.conversations_in_memory_max, policy.logs_bytes_max)
         """The conversations, for reading; links extend those in memory."""
         self._deleted: set[ConversationId] = set()
-        self.bringers = Bringers(policy.conversations_per_creator_max)
+        self.bringers = Bringers(policy.conversations_per_creator_max, policy.conversations_max)
         self.disk = DiskQuota(policy.disk_creator_bytes_max, policy.disk_bytes_max)
         self.connected = Connected()
         """The links, for reading: `connected.hosts` is what a Welcome names."""

@@ -31,7 +31,9 @@ class Policy:
     disk_bytes_max: float = inf
     """Bytes on disk of all conversations, with their blobs."""
     conversations_per_creator_max: int = limits.CONVERSATIONS_PER_CREATOR_MAX
-    """Conversations one key may bring to this hub; deleted ones count while it runs."""
+    """Conversations one key may bring to this hub, deleted ones included."""
+    conversations_max: int = limits.CONVERSATIONS_MAX
+    """Conversations of all keys, deleted ones included."""
     pending_bytes_max: int = limits.PENDING_BYTES_MAX
     """Bytes of pending entries of all links together."""
     host_keys: frozenset[PublicKey] = frozenset()

@@ -12,10 +12,11 @@ from itertools import groupby
 from pathlib import Path
 
 from replica.errors import EntryRefused
-from replica.ids import ID_BYTES, SIGNATURE_BYTES, ConversationId, EntryId
+from replica.ids import ID_BYTES, SIGNATURE_BYTES, ConversationId, EntryId, PublicKey
 from replica.io import high_water, schema, store_files, store_lock
 from replica.io import statements as sql
 from replica.io.disk import typed_errors
+from replica.io.hub_bringers import bringer_of
 from replica.io.rows import checksum_of
 from replica.io.small_rows import ERASED, HUB_KEY, RECORD, TOMBSTONES, Row, ids_in
 from replica.io.sqlite_pages import Pages, Record
@@ -41,6 +42,8 @@ class Salvaged:
     tombstones: set[ConversationId] = field(default_factory=set)
     """Conversations that any version of a tombstone names."""
     damaged_tombstones: set[Row] = field(default_factory=set)
+    bringers: dict[ConversationId, PublicKey] = field(default_factory=dict)
+    """The keys that brought deleted conversations."""
 
     def receive(self, columns: Record) -> None:
         """Add the row of these columns if its own checks hold."""
@@ -55,6 +58,9 @@ class Salvaged:
                     self.values[key] = value
                     if key in TOMBSTONES:
                         self.tombstones |= ids_in(value)
+            case [bytes(), bytes()]:
+                if bringer := bringer_of(tuple(columns)):
+                    self.bringers[bringer[0]] = bringer[1]
             case [bytes(), int(), int()]:
                 if tombstone := tombstone_of(columns):
                     self.tombstones.add(tombstone[0])
@@ -67,6 +73,7 @@ class Salvaged:
         Their values and listings may have been replaced or erased since.
         """
         self.tombstones |= older.tombstones
+        self.bringers |= older.bringers
         for id_, entry in older.entries.items():
             known = self.entries.get(id_)
             is_erased = ERASED + entry.conversation.hex() in self.values
@@ -234,6 +241,7 @@ async def _write_draft(draft: Path, found: Salvaged) -> None:
     async with await _StoreInRepair.open(draft) as store:
         await _fill(store, found.entries.values())
         await store.tombstones.put(found.tombstones)
+        await store.bringers.put(found.bringers)
         for key, value in found.values.items():
             if key in TOMBSTONES or key.startswith((ERASED, RECORD)):
                 continue  # no later repair reads what they were erased from; records are made anew
@@ -286,6 +294,7 @@ async def _add(store: Store, older: Salvaged) -> tuple[int, int]:
     # The bytes of these may be there yet, since their erasure was in the lost end too.
     deleted = older.tombstones - known
     await store.tombstones.put(deleted)
+    await store.bringers.put({c: key for c, key in older.bringers.items() if c in deleted})
     older.tombstones |= known
     older.erase_deleted()
     held: set[EntryId] = set()

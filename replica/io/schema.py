@@ -99,6 +99,8 @@ MIGRATIONS: Sequence[Sequence[str]] = (
     ),
     # 5: a CRC-32 of the conversation and id of a quarantined row; one from before has none.
     ("ALTER TABLE quarantine ADD COLUMN checksum INTEGER",),
+    # 6: the keys that brought deleted conversations to a hub.
+    ("CREATE TABLE bringers (conversation BLOB PRIMARY KEY, bringer BLOB NOT NULL) WITHOUT ROWID",),
 )
 
 REBUILD_INDEX = (

@@ -142,6 +142,9 @@ DELETE FROM meta WHERE CAST(key AS BLOB) IS CAST(?1 AS BLOB)
 DROP_COPY = DROP_META.replace("meta", "copies")
 PUT_META = "INSERT OR REPLACE INTO meta VALUES (?, ?, ?)"
 
+SELECT_BRINGERS = "SELECT conversation, bringer FROM bringers"
+PUT_BRINGER = "INSERT OR REPLACE INTO bringers VALUES (?, ?)"
+
 SELECT_TOMBSTONES = (
     "SELECT conversation, finished, checksum FROM tombstones",
     "SELECT conversation, finished, checksum FROM tombstones_again",

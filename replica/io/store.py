@@ -26,6 +26,7 @@ from replica.io.connection import Connection
 from replica.io.disk import file_at, sync_folder, typed_errors
 from replica.io.erasing import ROWS_MIN, ErasingSteps
 from replica.io.high_water import MarkFile
+from replica.io.hub_bringers import HubBringers
 from replica.io.hub_records import HubRecords
 from replica.io.repair import Repairs
 from replica.io.rows import ENTRY, Examined, examine, is_noted
@@ -65,6 +66,7 @@ class Store:
         self._appending, self._looking = Appending(), asyncio.Lock()
         self.tombstones = Tombstones(commit, self._rows, mark)
         self.records = HubRecords(commit, self._rows)
+        self.bringers = HubBringers(commit, self._rows)
 
     @classmethod
     async def open(cls, path: Path, *, bytes_max: int | None = None) -> Self:

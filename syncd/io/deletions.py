@@ -56,8 +56,10 @@ class Deletions:
         Before anything is loaded. Raises ValueDamaged, StoreError.
         """
         found = await self._store.tombstones.load()
+        bringers = await self._store.bringers.load()
         for conversation in found:
             self._hub.delete(conversation)
+            self._hub.bringers.count(bringers.get(conversation), conversation)
         erased = [one for one, is_finished in found.items() if not is_finished]
         erased = [one for one in erased if await self._is_erased(one)]
         try:
@@ -94,7 +96,7 @@ class Deletions:
         try:
             await self._performer.flush(conversation)
             # The tombstone first: after a crash in between, no peer can restore the log.
-            await self._store.tombstones.put([conversation])
+            await self._put_tombstone(conversation)
         except StoreError as error:
             self._submit(
                 self._hub.undelete(conversation, effects, Fault.of(error.for_peer(), conversation))
@@ -103,6 +105,13 @@ class Deletions:
         self._hub.disk.release(conversation)
         self._submit(effects)
         await self._is_erased(conversation)
+
+    async def _put_tombstone(self, conversation: ConversationId) -> None:
+        bringer = self._hub.bringers.bringer(conversation)
+        known = {conversation: bringer} if bringer is not None else {}
+        await asyncio.gather(  # in one transaction, if the disk takes both
+            self._store.tombstones.put([conversation]), self._store.bringers.put(known)
+        )
 
     def _run(self, work: Coroutine[None, None, None]) -> "asyncio.Task[None]":
         deletion = asyncio.create_task(work, name="deletion")

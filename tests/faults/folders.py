@@ -139,6 +139,7 @@ async def _fill_log(store: Store, kind: str, logs: list[list[Entry]]) -> None:
             await store.append(log[at : at + 8])
     if kind == "hub":
         await store.tombstones.put([gone[0].conversation])
+        await store.bringers.put({gone[0].conversation: gone[0].header.author})
         await store.put_meta(MAILBOXES, mailboxes())
     else:
         await _fill_replica(store, logs)

@@ -11,7 +11,7 @@ from tests.faults.damage import Flip, flips
 from tests.faults.flips import prepared, run
 from tests.faults.one_thread import one_thread
 
-EACH = {"flips": 1499, "cuts": 19, "swaps": 31}
+EACH = {"flips": 1499, "cuts": 19, "swaps": 23}
 """Every such damage is judged here; `make faults` judges all of them."""
 LOG = Path("log") / "log.db"
 

@@ -18,6 +18,10 @@ def _hub(most: int) -> Hub:
     return Hub(HUB_KEY, Policy(conversations_per_creator_max=most))
 
 
+def _small(most: int) -> Hub:
+    return Hub(HUB_KEY, Policy(conversations_max=most))
+
+
 def _genesis(number: int, key: int = 1) -> Entries:
     genesis = Writer(key, epoch=number + 1).genesis()
     return Entries(genesis.conversation, (genesis,))
@@ -55,6 +59,26 @@ def test_stored_conversations_count_for_their_creators() -> None:
         message = _genesis(number)
         put(message.conversation, message.entries)
     assert _reasons(hub, _genesis(2)) == [QuotaExceeded.reason]
+
+
+def test_all_keys_together_bring_so_many_and_those_with_few_are_refused_last() -> None:
+    hub = _small(16)  # the last two are for keys with less than an equal share
+    for number in range(13):
+        assert _reasons(hub, _genesis(number)) == [None]
+    assert _reasons(hub, _genesis(0, key=2), key=2) == [None]
+    assert _reasons(hub, _genesis(13)) == [QuotaExceeded.reason]
+    assert _reasons(hub, _genesis(0)) == [None], "of its own it sends what it likes"
+    assert _reasons(hub, _genesis(0, key=3), key=3) == [None]
+    assert _reasons(hub, _genesis(1, key=3), key=3) == [None]
+    assert _reasons(hub, _genesis(0, key=4), key=4) == [QuotaExceeded.reason], "none is left"
+
+
+def test_what_is_deleted_or_of_nobody_known_counts_for_all() -> None:
+    hub = _small(2)
+    assert _reasons(hub, _genesis(0)) == [None]
+    hub.delete(_genesis(0).conversation)
+    hub.index(_genesis(1).conversation, None, None)
+    assert _reasons(hub, _genesis(2, key=2), key=2) == [QuotaExceeded.reason]
 
 
 def test_a_key_with_too_many_learns_nothing_of_others() -> None:

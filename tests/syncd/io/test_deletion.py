@@ -57,6 +57,20 @@ async def test_a_deletion_that_the_disk_refuses_deletes_nothing(
     assert await restarted(tmp_path, served) == len(served.entries)
 
 
+async def test_a_deletion_counts_for_its_bringer_after_a_restart(tmp_path: Path) -> None:
+    async with serve_hub(tmp_path) as served:
+        bringer = served.hub.driver.hub.bringers.bringer(served.id)
+        assert bringer is not None
+        await delete(served)
+    for _ in range(2):
+        hub = await start(HubConfig(data_dir=tmp_path / "hub", listen="127.0.0.1:0"))
+        try:
+            assert hub.driver.hub.bringers.brought(bringer) == 1
+            assert hub.driver.hub.bringers.bringer(served.id) == bringer
+        finally:
+            await hub.stop()
+
+
 async def test_a_deletion_goes_on_without_its_caller(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

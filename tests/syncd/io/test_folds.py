@@ -374,7 +374,7 @@ async def test_conversations_that_begin_in_pauses_count_at_once(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(meter, "TURN_UNITS", 1)
-    monkeypatch.setattr(scene.driver.hub.bringers, "_most", 3)
+    monkeypatch.setattr(scene.driver.hub.bringers, "_key_max", 3)
     pushes = []
     for number in range(6):
         genesis = Writer(4, epoch=number + 1).genesis()
