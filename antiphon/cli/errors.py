@@ -14,6 +14,7 @@ AntiphonError
 │   ├── NothingToContinue    the last answer on this branch was not cut off
 │   ├── ReadOnlyHere         your key may not write in this conversation
 │   ├── ChecksFailed         a check failed
+│   │   ├── HubDiffers       the hub does not send everyone the same log
 │   │   ├── EndLost          the store lost its last entries
 │   │   └── NotInPlace       a check of doctor failed
 │   ├── UsageInvalid         a command, option or value that there is not
@@ -30,6 +31,7 @@ AntiphonError
 ├── InviteHubChanged         the hub that a code names has another key than the code states
 ├── Unavailable
 │   ├── InviteHubAway        the hub that a code names does not answer
+│   ├── NotCompared          this replica and the hub are not in sync
 │   ├── NoHostToAsk          no model host answers questions
 │   │   └── HostNotLinked    none of the conversation's hosts does, or not the one named
 │   └── DaemonFailed         a daemon did not start, or keeps ending
@@ -142,6 +144,21 @@ class ChecksFailed(RequestRefused):
     next_step = (
         "`antiphon repair` fetches sound copies from the hub; else import a member's bundle."
     )
+
+
+class HubDiffers(ChecksFailed):
+    """The hub does not send everyone the same log."""
+
+    next_step = (
+        "The hub is not to be trusted with it: compare with a member, export it, and go on at"
+        " another hub."
+    )
+
+
+class NotCompared(Unavailable):
+    """A comparison needs this replica and the hub in sync."""
+
+    next_step = "Try again once `antiphon status` says that the conversation is synchronized."
 
 
 class EndLost(ChecksFailed):

@@ -1,6 +1,7 @@
 """`antiphon export`, `import` and `delete` of whole conversations."""
 
 import re
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -9,13 +10,15 @@ from rich.text import Text
 
 from antiphon.cli.command import ConversationArgument, command, is_confirmed
 from antiphon.cli.errors import ChecksFailed, Unconfirmed
+from antiphon.cli.findings import check
 from antiphon.cli.log import print_row
 from antiphon.cli.names import Names
 from antiphon.cli.new_file import check_replaceable, new_file
 from antiphon.cli.overview import title_of
 from antiphon.cli.rows import TALK, counted, entries_at, entry_record, row_of
+from antiphon.cli.second_look import kept_from
 from antiphon.cli.session import Session, load_from
-from antiphon.cli.verify import check, read_file
+from antiphon.cli.verify import read_file
 from replica.conversation import Conversation, newest_place, removal_of
 from replica.errors import AntiphonError
 from replica.ids import ConversationId, Digest, EntryId, short
@@ -24,6 +27,17 @@ from replica.log import Bundle, decode_bundle, encode_bundle
 from replica.refusals import BlobMissing, ConversationUnknown
 
 _BLOB_NAME = re.compile("[0-9a-f]{64}")
+
+
+@dataclass(frozen=True, slots=True)
+class _Counts:
+    """Entries of a file that is imported."""
+
+    verified: int
+    new: int
+    """Those that were not here before."""
+    kept_back: int
+    """Those of them that the hub has and did not send."""
 
 
 def register(app: typer.Typer) -> None:
@@ -75,11 +89,12 @@ async def import_(
         return
     async with session.replica() as replica:
         before = await _ids_held(replica, bundle.entries[0].conversation)
+        kept = await kept_from(session, replica, bundle) if before else 0
         imported = await import_entries(replica, bundle.entries)
         await _store_blobs(session, imported, bundle)
         await session.use(replica.store, imported)
-        counts = len(bundle.entries), sum(e.id not in before for e in bundle.entries)
-        await _report_import(session, replica, imported, counts)
+        new = sum(e.id not in before for e in bundle.entries)
+        await _report_import(session, replica, imported, _Counts(len(bundle.entries), new, kept))
 
 
 async def delete(
@@ -167,10 +182,9 @@ async def _ids_held(replica: Replica, conversation: ConversationId) -> set[Entry
 
 
 async def _report_import(
-    session: Session, replica: Replica, imported: ConversationId, counts: tuple[int, int]
+    session: Session, replica: Replica, imported: ConversationId, counts: _Counts
 ) -> None:
-    """Report an import; `counts` are the file's entries, and those of them that were new."""
-    held, (verified, new) = await replica.load(imported), counts
+    held = await replica.load(imported)
     online, refusal = False, ""
     if held.is_blocked or held.is_member(replica.public):
         try:
@@ -180,14 +194,20 @@ async def _report_import(
     is_member = held.is_member(replica.public)
     record: dict[str, Any] = {
         "conversation": imported.hex(), "entries": len(held.log), "digest": held.log.digest.hex(),
-        "verified": verified, "new": new,
+        "verified": counts.verified, "new": counts.new, "kept_back": counts.kept_back,
         "is_member": is_member, "synchronized": online, "refusal": refusal or None,
     }  # fmt: skip
     if session.out.as_json:
         session.out.emit(record)
         return
     session.out.show(imported.hex())
-    session.out.note(f"{counted(verified, 'entry', 'entries')} verified, {new} of them new here")
+    verified = counted(counts.verified, "entry", "entries")
+    session.out.note(f"{verified} verified, {counts.new} of them new here")
+    if counts.kept_back:
+        session.out.note(
+            f"the hub has {counted(counts.kept_back, 'entry', 'entries')} of them and did not send"
+            " them here. next: antiphon verify --hub"
+        )
     if held.is_blocked:
         session.say_damaged(held)
     elif (removal := removal_of(held, replica.public)) is not None:

@@ -71,6 +71,7 @@ from replica.io.replica import Replica
 from replica.io.rpc import now_ms
 from replica.io.salvage import StoreRepair, repair_store
 from replica.io.saved_acks import SavedAcks
+from replica.io.second_look import SecondLook, kept_back, look_again
 from replica.io.settings import ConfigInvalid, at_home, make_settings
 from replica.io.standard_streams import ReaderGone, guarded_streams
 from replica.io.status import PeerError, error_of
@@ -139,6 +140,7 @@ __all__ = [
     "RequestOptions",
     "RunningRequest",
     "SavedAcks",
+    "SecondLook",
     "Store",
     "StoreRepair",
     "TurnEvent",
@@ -168,6 +170,7 @@ __all__ = [
     "invite",
     "is_unfetched",
     "issued_invitations",
+    "kept_back",
     "keys",
     "linked_hosts",
     "listed",
@@ -175,6 +178,7 @@ __all__ = [
     "load_or_create",
     "load_or_create_secret",
     "log_to_stderr",
+    "look_again",
     "look_at",
     "make_folder",
     "make_settings",

@@ -1,0 +1,114 @@
+"""A hub that drops what it acked, or keeps back what it has, is found by another path."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from replica.link.hub_side import HubSide
+from replica.link.messages import Opened
+from tests.antiphon.cli.conftest import Terminal, World
+from tests.antiphon.cli.test_two_members import clone_to
+
+
+@pytest.fixture(autouse=True)
+def _no_long_waits(world: World) -> None:
+    (world.folder / "config.toml").write_text("sync_timeout_s = 0.7\n")
+
+
+def pair(world: World) -> tuple[Terminal, Terminal]:
+    """Return the replicas of an owner and of a writer of one conversation."""
+    ada, bob = world.replica("ada"), world.replica("bob")
+    ada.ok("new", "--member", f"{bob.record('key', 'show')['key']}:writer")
+    ada.ok("send", "hello")
+    clone_to(ada, bob)
+    return ada, bob
+
+
+def repeat_digests(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the hub repeat the digest of every replica that has anything, and send it nothing."""
+    answer = HubSide._answer
+
+    def lie(side, channel, held, message, out):  # type: ignore[no-untyped-def]
+        if not message.heads and message.digest != held.log.digest:
+            empty = type(held)(held.id).log.digest
+            if message.digest != empty:
+                channel.is_open = True
+                side._send(Opened(held.id, message.digest, equal=True), out)
+                return
+        answer(side, channel, held, message, out)
+
+    monkeypatch.setattr(HubSide, "_answer", lie)
+
+
+def test_an_honest_hub_sends_everyone_the_same(world: World):
+    ada, bob = pair(world)
+    for member in (ada, bob):
+        member.ok("status")
+        found = member.record("verify", "--hub")
+        assert (found["ok"], found["bad"]) == (True, [])
+        assert found["digest"] == member.record("verify")["digest"]
+    assert ada.ok("verify", "--hub").startswith("ok")
+
+
+def test_entries_that_the_hub_keeps_back_are_named(world: World, monkeypatch: pytest.MonkeyPatch):
+    ada, bob = pair(world)
+    bob.ok("send", "not for Ada", "--no-request")
+    repeat_digests(monkeypatch)
+    assert ada.record("status")["conversations"][0]["state"] == "synchronized"
+    assert ada.refused("verify", "--hub") == "CHECKS_FAILED"
+    shown = ada.run("verify", "--hub")
+    assert "kept back from this one" in shown.stdout
+    assert "not to be trusted" in shown.stderr
+    assert "not for Ada" not in ada.ok("log")
+    monkeypatch.undo()
+    assert "not for Ada" in ada.ok("log")
+    assert ada.record("verify", "--hub")["ok"]
+
+
+def test_an_import_says_what_the_hub_kept_back(
+    world: World, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+):
+    ada, bob = pair(world)
+    bob.ok("send", "not for Ada", "--no-request")
+    first, second = str(tmp_path / "bob.bundle"), str(tmp_path / "ada.bundle")
+    chosen = bob.records("list")[0]["conversation"]
+    bob.ok("export", chosen, first)
+    repeat_digests(monkeypatch)
+    copy = world.replica("copy")
+    shutil.copytree(ada.data_dir, copy.data_dir)
+    assert "did not send them here" in copy.run("import", first).stderr
+    assert ada.record("import", first)["kept_back"] == 1
+    monkeypatch.undo()
+    ada.ok("send", "all is here", "--no-request")
+    ada.ok("export", chosen, second)
+    assert bob.record("import", second)["kept_back"] == 0, "it comes over the link as well"
+
+
+def test_entries_that_the_hub_dropped_are_named(world: World, monkeypatch: pytest.MonkeyPatch):
+    ada, _ = pair(world)
+    world.stop_host()
+    world.stop_hub()
+    hub, before = world.folder / "hub", world.folder / "before"
+    shutil.copytree(hub, before)
+    world.start_hub()
+    ada.ok("send", "acked and dropped", "--no-request")
+    world.stop_hub()
+    shutil.rmtree(hub)
+    shutil.copytree(before, hub)
+    world.start_hub()
+    repeat_digests(monkeypatch)
+    shown = ada.run("verify", "--hub")
+    assert shown.exit_code == 1
+    assert "does not send it to a new replica" in shown.stdout
+    monkeypatch.undo()
+    ada.ok("status")
+    assert ada.record("verify", "--hub")["ok"], "an honest hub is sent it again"
+
+
+def test_a_comparison_needs_the_hub(world: World):
+    ada, _ = pair(world)
+    assert ada.refused("verify", "--hub", "--all") == "USAGE_INVALID"
+    world.stop_host()
+    world.stop_hub()
+    assert ada.refused("verify", "--hub") == "HUB_UNREACHABLE"
