@@ -151,7 +151,10 @@ class OwnerNotServed(HostError):
     """The host's operator serves the conversations of certain keys alone, and not of this one."""
 
     reason = "OWNER_NOT_SERVED"
-    next_step = "Ask the host's operator to add your key with --owner-key, or grant another host."
+    next_step = (
+        "Ask the host's operator to add your key with --owner-key, or give them a code of"
+        " `antiphon invite NAME --role host`. Or grant another host."
+    )
 
 
 class ReplayBusy(HostError):

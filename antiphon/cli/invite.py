@@ -19,9 +19,9 @@ from replica.conversation import (
     Invitation,
     Issued,
     JoinVerdict,
-    decode_invitation,
     encode_invitation,
     is_loopback,
+    read_code,
 )
 from replica.ids import short
 from replica.io import (
@@ -38,11 +38,16 @@ from replica.io import (
     revoke_invitation,
     save_hub,
 )
+from replica.log import Role
 from replica.refusals import ArgumentInvalid, HubUnreachable, PeerIdentityChanged
 
 POLL_S = 0.5
 RoleOption = Annotated[
-    str, typer.Option(metavar="writer|reader", help="Whether they may write, or read alone.")
+    str,
+    typer.Option(
+        metavar="writer|reader|host",
+        help="Whether they may write, or read alone; or the code is for a model host.",
+    ),
 ]
 
 
@@ -70,7 +75,7 @@ async def invite_(
     by itself while any command of yours runs that is linked to the hub.
     """
     if role.lower() not in ROLES:
-        raise ArgumentInvalid(f"--role is writer or reader, not '{role}'")
+        raise ArgumentInvalid(f"--role is writer, reader or host, not '{role}'")
     async with session.replica(redeeming=False) as replica:
         chosen = await session.choose(replica.store, conversation)
         await require_link(replica, session.settings.sync_timeout_s)
@@ -99,6 +104,8 @@ def _show_code(session: Session, issued: Issued) -> None:
             style="dim",
         )
     )
+    if invitation.role is Role.HOST:
+        session.out.note("its operator starts the host with --invitation CODE")
     if is_loopback(invitation.hub_address):
         session.out.note(
             f"{invitation.hub_address} is this machine alone. For another one give --at HOST:PORT,"
@@ -223,7 +230,7 @@ async def join(
     Shows your key, which the inviter sees too. While the inviter is offline this waits;
     running it again later goes on.
     """
-    invitation = decode_invitation(code)
+    invitation = read_code(code)
     public = session.public()
     async with session.replica(linked=False) as replica:
         with _errors_of_join(invitation):

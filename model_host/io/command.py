@@ -22,7 +22,11 @@ from replica.io import (
 USAGE = "Run a model host: python -m model_host serve | pull | list."
 SWITCH_S = 0.0005
 """Seconds that the event loop may keep the interpreter while the engine's thread wants it."""
-FLAGS = {"operator_keys": "--operator-key", "owner_keys": "--owner-key"}
+FLAGS = {
+    "operator_keys": "--operator-key",
+    "owner_keys": "--owner-key",
+    "invitations": "--invitation",
+}
 """Flags whose name differs from the setting's."""
 
 

@@ -71,6 +71,9 @@ class HostConfig(ProgramSettings):
     """Shorter checkpoints are not uploaded."""
     owner_keys: list[HexKey] = Field(default_factory=list)
     """Hex keys whose conversations are served, those that they created; empty: anyone's."""
+    invitations: list[str] = Field(default_factory=list)
+    """Codes of `antiphon invite --role host`: the host joins these conversations, and serves them
+    whoever created them."""
     open_per_owner_max: int = Field(limits.HOST_OPEN_PER_OWNER_MAX, ge=1)
     """Conversations of one creator that are open at a time; one more takes an idle one's place."""
     open_max: int = Field(limits.HOST_OPEN_MAX, ge=1, le=limits.CONVERSATIONS_PER_LINK_MAX)

@@ -29,6 +29,7 @@ from model_host.io.fetch import cache_dir, resolve
 from model_host.io.host import Host
 from model_host.io.host_stats import HostStats
 from model_host.io.hub_checkpoints import HubCheckpoints, HubTier
+from model_host.io.invited import Invitations, Invited
 from model_host.io.journal import Journals
 from model_host.io.key_ring import KeyRing
 from model_host.io.offers import Offer, Offers, make_offer, reopen
@@ -45,7 +46,7 @@ from model_host.operators import Operators
 from model_host.profile import Profile
 from replica.core import FollowPolicy
 from replica.errors import HostError
-from replica.ids import PublicKey, key_from_hex, short
+from replica.ids import ConversationId, PublicKey, key_from_hex, short
 from replica.io import (
     STOP_GRACE_S,
     FolderUse,
@@ -124,6 +125,7 @@ async def start(config: HostConfig, engine: TorchEngine | None = None) -> AsyncI
     ProfileTooLarge, StoreLocked, KeyFileInvalid, ArgumentInvalid. An unreachable hub is no
     error: the host keeps trying.
     """
+    invitations = Invitations.read(config.invitations, config.hub_key)
     data_dir = await _own_folder(config)
     key = load_or_create(data_dir / "identity.key")
     authenticator = Authenticator(key, load_or_create_secret(data_dir / "ticket.secret"))
@@ -136,8 +138,8 @@ async def start(config: HostConfig, engine: TorchEngine | None = None) -> AsyncI
     server = bounded_server()
     address = listen(server, config.listen)
     info = HostInfo(authenticator.public, address, offers.infos)
-    store, policy = data_dir / "log" / "log.db", _follow_policy(config)
-    opening = partial(Replica.open, store, key, config.hub, hub_key=_hub_key(config))
+    store, policy = data_dir / "log" / "log.db", _follow_policy(config, invitations.conversations)
+    opening = partial(Replica.open, store, key, config.hub, hub_key=invitations.hub_key)
     async with opening(follow=policy, host=info) as replica:
         archives = await asyncio.to_thread(prepared_folder, derived / "imports")
         hub_tier = HubCheckpoints(replica, profiles, pages, ring.archive, archives, _tier(config))
@@ -156,7 +158,7 @@ async def start(config: HostConfig, engine: TorchEngine | None = None) -> AsyncI
         service, keyless = HostService(callers, host, profiles, hub_tier, calls), Keyless().admit
         add_services(server, {"antiphon.v1.HostService": service.handlers(keyless)}, keyless)
         metrics = await MetricsServer.started(config.metrics, stats.measures)
-        task = asyncio.create_task(_run(host, hub_tier), name="host")
+        task = asyncio.create_task(_run(host, hub_tier, Invited(replica, invitations)), name="host")
         try:
             profiles.add(offers.default, engine)
             del engine  # it would stay in memory once its profile is unloaded
@@ -192,15 +194,10 @@ async def _ready(replica: Replica, address: str) -> None:
     log.info("host ready", address=address, key=short(replica.public))
 
 
-def _hub_key(config: HostConfig) -> PublicKey | None:
-    """Return the key that the hub must prove, None for any or the pinned one."""
-    return key_from_hex(config.hub_key) if config.hub_key else None
-
-
-async def _run(host: Host, hub_tier: HubCheckpoints) -> None:
+async def _run(host: Host, hub_tier: HubCheckpoints, invited: Invited) -> None:
     async with asyncio.TaskGroup() as tasks:
-        tasks.create_task(host.run())
-        tasks.create_task(hub_tier.run())
+        for part in (host, hub_tier, invited):
+            tasks.create_task(part.run())
 
 
 async def _load(config: HostConfig, engine: TorchEngine | None) -> tuple[Offers, TorchEngine]:
@@ -282,10 +279,11 @@ def _profiles(config: HostConfig, offers: Offers, pages: Checkpoints, ring: KeyR
     )
 
 
-def _follow_policy(config: HostConfig) -> FollowPolicy:
+def _follow_policy(config: HostConfig, invited: frozenset[ConversationId]) -> FollowPolicy:
     """Return which conversations are served."""
     return FollowPolicy(
         frozenset(map(key_from_hex, config.owner_keys)) or None,
+        invited,
         open_max=config.open_max,
         per_creator_max=config.open_per_owner_max,
         unasked_max=config.open_unasked_max,

@@ -55,6 +55,7 @@ from replica.conversation.invitation import (
     grants_elsewhere,
     judge,
     noted,
+    read_code,
 )
 from replica.conversation.keys import KeyedRun, call_digest, find_run, key_digest, repeats_call
 from replica.conversation.next_seal import Sealable, open_requests, seal_by_coverage, sealable
@@ -225,6 +226,7 @@ __all__ = [
     "place_instead_of",
     "place_on_branch",
     "queued_place",
+    "read_code",
     "refusal_of",
     "removal_of",
     "repeats_call",

@@ -25,7 +25,7 @@ PROOF_TAG = b"antiphon/v1/invitation/proof"
 CODE_PREFIX = "antiphon1."
 INVITATION_SECRET_BYTES = 16
 PROOF_BYTES = 32
-ROLES_INVITED = frozenset({Role.READER, Role.WRITER})
+ROLES_INVITED = frozenset({Role.READER, Role.WRITER, Role.HOST})
 _CHECKSUM_BYTES = 4
 _FIXED_BYTES = 3 * KEY_BYTES + 1 + 8 + INVITATION_SECRET_BYTES
 _CODE_CHARACTERS_MAX = 1_024
@@ -141,7 +141,7 @@ class Invitation:
 def check_role(role: Role) -> None:
     """Raise ArgumentInvalid for a role that no invitation may give."""
     if role not in ROLES_INVITED:
-        raise ArgumentInvalid("an invitation gives the role of reader or writer, no other")
+        raise ArgumentInvalid("an invitation gives the role of reader, writer or host, no other")
 
 
 def check_public_address(address: str) -> None:
@@ -187,6 +187,19 @@ def decode_invitation(code: str) -> Invitation:
     if len(content) <= _FIXED_BYTES or not is_whole:
         raise InviteInvalid("the code is not complete, or has a wrong character")
     return _invitation(content)
+
+
+def read_code(code: str, *, of_host: bool = False) -> Invitation:
+    """Read a code for whoever joins with it: a person or program, or a model host.
+
+    Raises InviteInvalid, and ArgumentInvalid for a code of the other sort.
+    """
+    invitation = decode_invitation(code)
+    if of_host and invitation.role is not Role.HOST:
+        raise ArgumentInvalid("the code is for a person; for a host it is made with `--role host`")
+    if invitation.role is Role.HOST and not of_host:
+        raise ArgumentInvalid("the code is for a model host: its operator sets it as --invitation")
+    return invitation
 
 
 def _invitation(content: bytes) -> Invitation:

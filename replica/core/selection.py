@@ -31,6 +31,8 @@ class FollowPolicy:
 
     creators: frozenset[PublicKey] | None = None
     """Creators whose conversations are opened; None for anyone's."""
+    conversations: frozenset[ConversationId] = frozenset()
+    """Conversations that are opened whoever created them."""
     open_max: int = FOLLOWED_MAX
     per_creator_max: int = FOLLOWED_MAX
     unasked_max: int = FOLLOWED_MAX
@@ -38,9 +40,11 @@ class FollowPolicy:
     idle_s: float | None = None
     """Time without an entry after which one is closed; None for never."""
 
-    def admits(self, creator: PublicKey | None) -> bool:
-        """Say whether conversations of a creator are opened; None is one that nobody states."""
-        return self.creators is None or creator in self.creators
+    def admits(self, conversation: ConversationId, creator: PublicKey | None) -> bool:
+        """Say whether a conversation may be opened; None is a creator that nobody states."""
+        if self.creators is None or conversation in self.conversations:
+            return True
+        return creator in self.creators
 
 
 class LeftOut(Enum):
@@ -85,7 +89,7 @@ class Selection:
         """Note listed conversations, LISTED_MAX at most; one that is asked for replaces another."""
         for item in items:
             conversation = item.conversation
-            if not self._policy.admits(item.creator):
+            if not self._policy.admits(conversation, item.creator):
                 if conversation not in self._creator:
                     self._refused[conversation] = item.creator
                 if len(self._refused) > LISTED_MAX:
@@ -136,7 +140,7 @@ class Selection:
         used_at = self.open.used_at[conversation]
         self.remove(conversation)
         self._creator[conversation] = creator
-        if not self._policy.admits(creator):
+        if not self._policy.admits(conversation, creator):
             return False
         self._begin(conversation, used_at)
         self._opening.discard(conversation)
@@ -272,7 +276,7 @@ class Selection:
     def may_open(self, conversation: ConversationId) -> bool:
         """Say whether a conversation is listed, and the policy admits its creator."""
         known = self._creator
-        return conversation in known and self._policy.admits(known[conversation])
+        return conversation in known and self._policy.admits(conversation, known[conversation])
 
     def creator(self, conversation: ConversationId) -> PublicKey | None:
         """Return the creator of a listed conversation, if it is known."""
@@ -280,7 +284,7 @@ class Selection:
 
     def left_out(self) -> dict[LeftOut, int]:
         """Count the listed conversations that are not open, by the reason."""
-        refused = sum(not self._policy.admits(creator) for creator in self._creator.values())
+        refused = sum(not self._policy.admits(*known) for known in self._creator.items())
         asked = len(self._asked)
         rest = len(self._creator) - len(self.open) - refused - asked
         return {

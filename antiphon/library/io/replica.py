@@ -14,7 +14,7 @@ from antiphon.library.io.conversation import Conversation
 from antiphon.library.io.feed import Feed
 from antiphon.library.io.handle import SYNC_S, Shared, has_host, opened, usable
 from antiphon.library.io.to_its_end import to_its_end
-from replica.conversation import Invitation, check_name, decode_invitation, is_address
+from replica.conversation import Invitation, check_name, is_address, read_code
 from replica.errors import StoreError, Unavailable
 from replica.ids import KEY_BYTES, ConversationId, EntryId, PublicKey, key_from_hex, short
 from replica.io import (
@@ -172,7 +172,7 @@ class Replica:
         True
         """
         check_timeout(timeout_s)
-        invitation = decode_invitation(check_text(code, "the code"))
+        invitation = read_code(check_text(code, "the code"))
         await check_usable(self._core.store, invitation, self.key)
         return await self._join(invitation, timeout_s)
 
@@ -370,7 +370,7 @@ async def join(
     """
     path = folder_path(folder)
     check_timeout(timeout_s)
-    invitation = decode_invitation(check_text(code, "the code"))
+    invitation = read_code(check_text(code, "the code"))
     await take_folder(path, FolderUse.REPLICA, FolderUse.HOST)
     key = keys.load_or_create(path / "identity.key")
     async with Core.open(path / "log" / "log.db", key, shared=True) as core:

@@ -106,8 +106,8 @@ def test_a_reader_reads(me: Terminal, bob: Terminal) -> None:
     assert bob.refused("send", "hello") == "ROLE_FORBIDS"
 
 
-@pytest.mark.parametrize("role", ["owner", "host", "none"])
-def test_no_invitation_makes_an_owner_or_a_host(me: Terminal, role: str) -> None:
+@pytest.mark.parametrize("role", ["owner", "none"])
+def test_no_invitation_makes_an_owner(me: Terminal, role: str) -> None:
     me.ok("new")
     assert me.refused("invite", "bob", "--role", role) == "ARGUMENT_INVALID"
 
@@ -354,3 +354,13 @@ def test_an_invitation_that_is_not_open_is_refused_with_the_next_step(me: Termin
     assert "antiphon invitations" in result.stderr
     assert me.refused("invitations", "--revoke", "nobody") == "ARGUMENT_INVALID"
     assert me.record("invitations", "--revoke", "bob") == {"name": "bob", "revoked": 1}
+
+
+def test_a_host_is_invited_by_a_code_that_no_person_can_use(me: Terminal, bob: Terminal) -> None:
+    me.ok("new")
+    result = me.run("invite", "a host", "--role", "host")
+    code = result.stdout.strip()
+    assert "--invitation CODE" in result.stderr
+    assert bob.refused("join", code) == "ARGUMENT_INVALID"
+    assert me.refused("invite", "bob", "--role", "owner") == "ARGUMENT_INVALID"
+    me.ok("invitations", "--revoke", "a host")

@@ -5,9 +5,13 @@ import pytest
 from model_host.io.config import HostConfig
 from model_host.io.server import HostServer
 from model_host.io.server import start as start_host
+from replica.conversation import encode_invitation
 from replica.errors import AntiphonError
+from replica.io import Redeeming, invite
 from replica.io.host_calls import HostCalls
 from replica.log.body import Role
+from replica.log.entry import public_key
+from replica.refusals import ArgumentInvalid
 from tests.model_host.io.served_host import ServedHost
 from tests.support.talk import Talk, key_of
 from tests.support.writers import Writer
@@ -51,3 +55,50 @@ async def test_a_call_opens_its_conversation_and_names_the_policy_to_its_creator
         assert error.value.reason == "OWNER_NOT_SERVED"
         assert await refused(host, talk, 9) == "CONVERSATION_NOT_FOUND"
         assert host.host.conversations["creator"] == 1
+
+
+async def begun(served: ServedHost) -> Talk:
+    """Begin a conversation of another host, in sync with the hub."""
+    talk = await Talk.begin(served.replica, public_key(key_of(8)))
+    await served.replica.follow(talk.id)
+    assert await served.replica.wait_synced(talk.id)
+    return talk
+
+
+async def test_a_conversation_is_joined_by_invitation_and_served_whoever_created_it(
+    served: ServedHost,
+) -> None:
+    talk = await begun(served)
+    issued = await invite(served.replica, talk.id, "a host", role=Role.HOST)
+    code = encode_invitation(issued.invitation)
+    settings = {"data_dir": served.folder / "host", "hub": served.hub.address}
+    config = HostConfig(
+        **settings, owner_keys=[Writer(5).public.hex()], invitations=[code], open_unasked_max=0
+    )
+    redeeming = Redeeming(served.replica, lambda _joined: None)
+    redeeming.start()
+    try:
+        for _ in range(2):  # a restart finds itself a member
+            async with start_host(config, served.engine) as host:
+                await listed(host, talk)
+                async with HostCalls(host.address, served.replica.key, host.key) as calls:
+                    assert (await calls.count_tokens(talk.id, text="a")).tokens == 1
+                assert talk.held.log.membership.roles[host.key] == {Role.HOST}
+    finally:
+        await redeeming.stop()
+
+
+async def test_codes_for_persons_or_for_another_hub_are_refused_before_the_start(
+    served: ServedHost,
+) -> None:
+    talk = await begun(served)
+    settings = {"data_dir": served.folder / "host", "hub": served.hub.address}
+    codes = [
+        encode_invitation((await invite(served.replica, talk.id, "x", role=role)).invitation)
+        for role in (Role.WRITER, Role.HOST)
+    ]
+    for more in ({"invitations": codes[:1]}, {"invitations": codes[1:], "hub_key": "ab" * 32}):
+        with pytest.raises(ArgumentInvalid):
+            async with start_host(HostConfig(**settings, **more), served.engine):
+                pass
+    assert not (served.folder / "host").exists()

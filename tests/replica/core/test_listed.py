@@ -127,6 +127,18 @@ def test_only_the_owners_of_the_policy_are_served() -> None:
     assert {m.conversation for m in scene.of(Open)} == {known.id}
 
 
+def test_a_conversation_that_the_policy_names_is_served_whoever_created_it() -> None:
+    scene = Scene(HELLO, FollowPolicy(creators=frozenset({FRIEND.public})))
+    invited, other = Owner(scene, EVE), Owner(scene, EVE)
+    named = FollowPolicy(frozenset({FRIEND.public}), frozenset({invited.id}))
+    scene.core.listed.selection._policy = named
+    scene.connect()
+    for owner in (invited, other):
+        owner.ask()
+    assert (invited.is_served, other.is_served) == (True, False)
+    assert scene.core.listed.selection.left_out()[LeftOut.CREATOR] == 1
+
+
 def test_a_hub_that_lies_about_the_creator_gains_nothing() -> None:
     scene = Scene(HELLO, FollowPolicy(creators=frozenset({FRIEND.public})))
     foreign = Owner(scene, EVE)
