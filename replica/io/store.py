@@ -211,7 +211,9 @@ class Store:
         held |= {c: (count, size or 0, sum_ or 0) for c, count, size, sum_, found in rows if found}
         # A damaged row may hold any value here; it is examined with its conversation.
         ids = (c for c in held if isinstance(c, bytes) and len(c) == ID_BYTES)
-        sums = dict(await self._rows(sql.MEMBERSHIP_SUMS))
+        sums: dict[object, int] = {}
+        with contextlib.suppress(StoreError):  # a damaged page: no record fits, logs are read
+            sums = dict(await self._rows(sql.MEMBERSHIP_SUMS))
         return [Stored(ConversationId(c), *held[c], sums.get(c) or 0) for c in sorted(ids)]
 
     async def delete(self, conversation: ConversationId, *, finishes: bool = False) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 import aiosqlite
 
 from replica.io import schema
+from replica.io.sqlite_pages import PAGE_BYTES
 from replica.io.store import Store
 from replica.refusals import StoreFull
 from tests.support.writers import Writer
@@ -91,6 +92,12 @@ async def full_disk(store: Store) -> AsyncIterator[None]:
         yield
     finally:
         await writer.execute(f"PRAGMA max_page_count = {2**32 - 2}")
+
+
+def damage_root(path: Path, table: str) -> None:
+    """Damage the first page of a table, which is all of a small one."""
+    (root,) = query(path, "SELECT rootpage FROM sqlite_schema WHERE name = ?", table)
+    overwrite(path, (int(root[0]) - 1) * PAGE_BYTES, b"\xff" * 64)
 
 
 @contextmanager

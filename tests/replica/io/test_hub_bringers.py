@@ -8,11 +8,9 @@ from replica.ids import ConversationId, PublicKey
 from replica.io import schema
 from replica.io.hub_bringers import bringer_of
 from replica.io.salvage import repair_store
-from replica.io.sqlite_pages import PAGE_BYTES
 from replica.io.store import Store
-from tests.replica.io.test_hub_records import LEAF
 from tests.replica.io.test_salvage import log
-from tests.support.files import full_disk, overwrite, query
+from tests.support.files import damage_root, full_disk, overwrite, query
 from tests.support.writers import Writer
 
 ONE, TWO, THREE = (ConversationId(bytes([number]) * 32) for number in (1, 2, 3))
@@ -27,14 +25,6 @@ def path(tmp_path: Path) -> Path:
 async def _loaded(path: Path) -> dict[ConversationId, PublicKey]:
     async with await Store.open(path) as store:
         return await store.bringers.load()
-
-
-def damage_table(path: Path) -> None:
-    """Damage the page of the whole table."""
-    (root,) = query(path, "SELECT rootpage FROM sqlite_schema WHERE name = 'bringers'")
-    at = (int(root[0]) - 1) * PAGE_BYTES
-    assert path.read_bytes()[at] == LEAF
-    overwrite(path, at, b"\xff" * 64)
 
 
 async def test_they_are_there_after_a_restart(path: Path) -> None:
@@ -66,7 +56,7 @@ async def test_a_damaged_page_and_a_full_disk_cost_nothing_else(path: Path) -> N
         async with full_disk(store):
             await store.bringers.put({ConversationId(n.to_bytes(32)): BOB for n in range(100)})
         assert await store.bringers.load() == {ONE: ADA}
-    damage_table(path)
+    damage_root(path, "bringers")
     async with await Store.open(path) as store:
         assert await store.bringers.load() == {}
         await store.bringers.put({TWO: BOB})

@@ -18,7 +18,7 @@ from replica.io.store import Store
 from replica.log.damage import NOTHING_LOST, Lost
 from replica.log.entry import Entry
 from replica.log.kinds import CONTROL_KINDS, Kind
-from tests.support.files import flip_byte, query
+from tests.support.files import damage_root, flip_byte, query
 from tests.support.stories import Story
 from tests.support.writers import Writer, said
 
@@ -426,6 +426,14 @@ async def test_a_conversation_wholly_in_quarantine_is_listed_and_deleted(
     for table in ("entries", "quarantine", "membership"):
         named = f"SELECT count(*) FROM {table} WHERE conversation = ?"
         assert query(path, named, genesis.conversation) == [(0,)]
+
+
+async def test_a_damaged_list_of_membership_entries_hides_no_conversation(path: Path) -> None:
+    conversation = await fill(path, log(2))
+    damage_root(path, "membership")
+    async with await Store.open(path) as store:
+        (stored,) = await store.conversations()
+    assert (stored.conversation, stored.entries, stored.membership) == (conversation, 3, 0)
 
 
 async def test_an_unknown_conversation_lost_nothing(path: Path) -> None:
