@@ -69,19 +69,23 @@ class Settings(ProgramSettings):
         return self.data_dir.expanduser() / "blobs"
 
 
-def default_config_file() -> Path:
-    """Return the default path of the settings file."""
+def named_config_file() -> Path | None:
+    """Return the settings file that the environment names."""
     named = os.environ.get("ANTIPHON_CONFIG")
-    if named:
-        return Path(named)
+    return Path(named) if named else None
+
+
+def default_config_file() -> Path:
+    """Return the path of the settings file where none is named; it need not exist."""
     base = os.environ.get("XDG_CONFIG_HOME") or "~/.config"
     return Path(base) / "antiphon" / "config.toml"
 
 
 def load_settings(flags: dict[str, Any], config_file: Path | None = None) -> Settings:
     """Read the settings; `flags` that are None were not given. Raises ConfigInvalid."""
-    path = at_home(config_file or default_config_file())
-    if config_file is not None and not path.is_file():
+    named = config_file or named_config_file()
+    path = at_home(named or default_config_file())
+    if named is not None and not path.is_file():
         fault = "is no regular file" if path.exists() else "does not exist"
         raise ConfigInvalid(f"{path} {fault}")
 

@@ -42,6 +42,10 @@ class World:
     """Whether the hub vouches for the host, from its next start on."""
     _host_context: Any = None
 
+    def __post_init__(self) -> None:
+        """Make the file of the command's settings."""
+        (self.folder / "config.toml").touch()
+
     @property
     def hub_config(self) -> HubConfig:
         """The hub's settings; the host's key is created if the host did not start yet."""

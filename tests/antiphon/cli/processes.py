@@ -20,6 +20,8 @@ ROOT = Path(__file__).parents[3]
 
 def environment(folder: Path) -> dict[str, str]:
     """Return an environment without the user's files and settings."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "config.toml").touch()
     return {
         **os.environ,
         "ANTIPHON_DATA_DIR": str(folder / "replica"),

@@ -361,6 +361,13 @@ def test_settings_that_do_not_parse_are_a_usage_error(tmp_path: Path, content: s
         assert "print-config" not in done.stderr  # it is refused for the same reason
 
 
+def test_a_settings_file_that_the_environment_names_must_exist(tmp_path: Path) -> None:
+    env = {**environment(tmp_path), "ANTIPHON_CONFIG": str(tmp_path / "absent.toml")}
+    done = subprocess.run([*ANTIPHON, "list"], env=env, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert "absent.toml does not exist" in done.stderr
+
+
 def test_unknown_commands_and_options_are_usage_errors(tmp_path: Path) -> None:
     for arguments in (["sned"], ["send", "--colour"], ["log", "--graph", "a", "b"]):
         done = antiphon(tmp_path, *arguments)

@@ -110,7 +110,7 @@ def _reply(asked: Asked) -> list[Token]:
 def variables(world: World, me: Terminal) -> dict[str, str]:
     return {
         "ANTIPHON_DATA_DIR": str(me.data_dir), "ANTIPHON_HUB": world.address,
-        "ANTIPHON_CONFIG": str(world.folder / "none.toml"), "NO_COLOR": "1",
+        "XDG_CONFIG_HOME": str(world.folder), "NO_COLOR": "1",
         "TERM": "xterm-256color", "ANTIPHON_SERVICES_DIR": str(world.folder),
         "ANTIPHON_PASSPHRASE": "a passphrase",
     }  # fmt: skip

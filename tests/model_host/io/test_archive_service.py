@@ -218,7 +218,7 @@ async def command(served: ServedHost, *arguments: str) -> dict[str, Any]:
     environment = {
         "ANTIPHON_DATA_DIR": str(served.folder / "user"),
         "ANTIPHON_HUB": served.hub.address,
-        "ANTIPHON_CONFIG": str(served.folder / "none.toml"),
+        "XDG_CONFIG_HOME": str(served.folder),
     }
     invoke = CliRunner().invoke
     result = await asyncio.to_thread(invoke, app, [*arguments, "--json"], env=environment)

@@ -30,7 +30,7 @@ class Terminal:
         environment = {
             "ANTIPHON_DATA_DIR": str(self.folder),
             "ANTIPHON_HUB": self.hub,
-            "ANTIPHON_CONFIG": str(self.folder / "config.toml"),
+            "XDG_CONFIG_HOME": str(self.folder),
             "NO_COLOR": "1",
         }
         return await asyncio.to_thread(CliRunner().invoke, app, arguments, env=environment)
