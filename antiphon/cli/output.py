@@ -17,10 +17,14 @@ from rich.text import Text
 
 from antiphon.cli.rows import wrapped
 from replica.errors import AntiphonError
-from replica.io import PeerError
+from replica.io import HostUnreachable, PeerError
 from replica.refusals import HubUnreachable, ProofInvalid
 
-HUB_UNREACHABLE = HubUnreachable.reason
+UNREACHABLE = {
+    HubUnreachable.reason: "the hub does not answer",
+    HostUnreachable.reason: "the model host does not answer",
+}
+"""The words for peers that do not answer; the detail has the cause, among those of gRPC."""
 CLOCK_STEP = "Compare this machine's clock and its user's key with the hub's."
 _PICTURES = {code: 0x2400 + code for code in range(0x20) if chr(code) not in "\n\t"}
 _DIRECTIONS = (0x061C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A))
@@ -126,7 +130,7 @@ def _line_of(shown: str | Text) -> Text:
 
 def brief(error: AntiphonError) -> str:
     """Return an error as one short line with its reason word."""
-    detail = _last_cause(error.detail) if error.reason == HUB_UNREACHABLE else error.detail
+    detail = _last_cause(error.detail) if error.reason in UNREACHABLE else error.detail
     return f"{_as_clause(detail)} [{error.reason}]"
 
 
@@ -134,8 +138,8 @@ def detail_of(error: AntiphonError) -> str:
     """Return the detail of an error as text for the user."""
     if error.detail == rule_of(error):
         return _as_clause(error.detail)
-    if error.reason == HUB_UNREACHABLE:
-        return f"the hub does not answer: {_as_clause(_last_cause(error.detail))}"
+    if error.reason in UNREACHABLE:
+        return f"{UNREACHABLE[error.reason]}: {_as_clause(_last_cause(error.detail))}"
     return error.detail.rstrip()
 
 
@@ -157,7 +161,7 @@ def rule_of(error: AntiphonError) -> str:
 def why_of(error: AntiphonError) -> str:
     """Return the general rule of an error, empty if its detail states it already."""
     # The rules of a peer's own reasons are unknown here.
-    if isinstance(error, PeerError) or error.reason == HUB_UNREACHABLE:
+    if isinstance(error, PeerError) or error.reason in UNREACHABLE:
         return ""
     rule = rule_of(error)
     return rule if rule != error.detail else ""

@@ -28,7 +28,7 @@ from replica.io.grpc_server import (
     run_until_stopped,
     server_failed,
 )
-from replica.io.host_calls import HostCalls
+from replica.io.host_calls import HostCalls, HostUnreachable
 from replica.io.host_views import ContextPages, HostSample, PagedEntry, RunningRequest
 from replica.io.hub_calls import HubCalls, pin, pinned_key
 from replica.io.hub_channel import open_channel
@@ -118,6 +118,7 @@ __all__ = [
     "HostCalls",
     "HostMissing",
     "HostSample",
+    "HostUnreachable",
     "HubCalls",
     "HubKeyUnknown",
     "Joined",

@@ -1,6 +1,7 @@
 """The calls of a model host, with one ticket kept fresh (spec/07-host §6)."""
 
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import grpc
@@ -16,10 +17,17 @@ from replica.io.forked import note_grpc
 from replica.io.grpc_server import require_loopback
 from replica.io.host_views import ContextPages, HostSample, pages_from_pb, sample_from_pb
 from replica.io.replays import ReplayEvent, event_from_pb, replay_request
-from replica.refusals import Unauthenticated
+from replica.refusals import HubUnreachable, Unauthenticated
 
 WARM_TIMEOUT_S = 600.0
 """Longest wait for a context to be computed while the host is busy, in seconds."""
+
+
+class HostUnreachable(HubUnreachable):
+    """The model host does not answer."""
+
+    reason = "HOST_UNREACHABLE"
+    next_step = "Start the host, `antiphon up` does, or check its address."
 
 
 class HostCalls:
@@ -49,11 +57,16 @@ class HostCalls:
         await self._channel.close()
 
     async def authenticate(self) -> PublicKey:
-        """Obtain a fresh ticket; return the host's key. Raises PeerIdentityChanged."""
+        """Obtain a fresh ticket; return the host's key.
+
+        Raises PeerIdentityChanged, HostUnreachable.
+        """
 
         async def call(request: sync_pb2.AuthenticateRequest) -> sync_pb2.AuthenticateResponse:
             wrapped = pb.HostServiceAuthenticateRequest(request=request)
-            answer = await rpc.typed(self._stub.Authenticate(wrapped, timeout=rpc.CALL_TIMEOUT_S))
+            with self._reached():
+                reply = self._stub.Authenticate(wrapped, timeout=rpc.CALL_TIMEOUT_S)
+                answer = await rpc.typed(reply)
             response: sync_pb2.AuthenticateResponse = answer.response
             return response
 
@@ -66,9 +79,10 @@ class HostCalls:
                 await self.authenticate()
             method = getattr(self._stub, name)
             try:
-                return await rpc.typed(
-                    method(request, metadata=self._metadata(), timeout=timeout_s)
-                )
+                with self._reached():
+                    return await rpc.typed(
+                        method(request, metadata=self._metadata(), timeout=timeout_s)
+                    )
             except Unauthenticated:
                 self._ticket = None  # expired, or the host restarted: retry once with a new one
                 if attempt:
@@ -190,6 +204,14 @@ class HostCalls:
         """Return where the context of a branch is; without `seal`, of the newest one."""
         request = pb.PagesRequest(conversation=conversation, seal=seal or b"")
         return pages_from_pb(await self._call("Pages", request))
+
+    @contextmanager
+    def _reached(self) -> Iterator[None]:
+        """Name the host where the call's error names the hub. Raises HostUnreachable."""
+        try:
+            yield
+        except HubUnreachable as error:
+            raise HostUnreachable(error.detail) from error
 
     def _metadata(self) -> tuple[tuple[str, bytes], ...]:
         return ((rpc.TICKET_METADATA, self._ticket or b""),)

@@ -114,7 +114,7 @@ def test_a_host_is_asked_that_answers_questions(world: World, me: Terminal, comm
         me.ok("new", "--host", own_host(world), "--member", f"{answering.hex()}:host")
         me.ok("send", "hello")
         assert me.refused(command, "--host", own_host(world)) == "NO_HOST"
-        assert me.refused(command) == "HUB_UNREACHABLE"
+        assert me.refused(command) == "HOST_UNREACHABLE"
 
 
 def test_vouching_withdrawn_revokes_nothing(world: World, me: Terminal) -> None:
