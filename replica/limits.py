@@ -163,6 +163,8 @@ LOGS_BYTES_MAX = 2 * 1024 * 1024 * 1024
 """Memory of all conversations beyond which a hub evicts unused ones."""
 CONVERSATIONS_PER_CREATOR_MAX = 16_384
 CONVERSATIONS_MAX = 1_048_576
+FEW_CONVERSATIONS = 16
+"""Conversations of a key up to which it has a part in the last ones that a hub takes."""
 CONVERSATION_BYTES_MAX = 4 * 1024 * 1024 * 1024
 """Most bytes of the entries of a conversation at a hub."""
 DISK_CREATOR_BYTES_MAX = 64 * 1024**3

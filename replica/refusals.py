@@ -323,7 +323,7 @@ class NoHost(Unavailable):
     next_step = (
         "Run `antiphon up`, or wait until it is ready. Or name a host with `--host KEY` or"
         " `antiphon.open(…, host=KEY)`, pin it as `host` in the settings, or have the hub's"
-        " operator vouch for it with `--host-key KEY`."
+        " operator vouch for it with `--host-key KEY`. `antiphon new --no-host` begins without one."
     )
 
 

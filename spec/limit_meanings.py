@@ -180,6 +180,12 @@ MEANINGS = {
         "conversations that all keys bring to a hub",
         "QUOTA_EXCEEDED",
     ),
+    "FEW_CONVERSATIONS": (
+        "quota",
+        "conversations of a key, below which it may bring one of the last of CONVERSATIONS_MAX, "
+        "1 in RESERVE_SHARE",
+        "QUOTA_EXCEEDED",
+    ),
     "CONVERSATION_BYTES_MAX": (
         "quota",
         "bytes of the entries of a conversation, beside membership entries of owners",

@@ -23,6 +23,8 @@ class Bringers:
         self._hub_max = hub_max
         self._brought: Counter[PublicKey] = Counter()
         self._by: dict[ConversationId, PublicKey | None] = {}
+        self._begun: set[ConversationId] = set()
+        """Those of which nothing is stored yet."""
 
     @property
     def keys(self) -> Set[PublicKey]:
@@ -38,13 +40,25 @@ class Bringers:
         return self._by.get(conversation)
 
     def count(self, peer: PublicKey | None, conversation: ConversationId) -> None:
-        """Count one more conversation of a key; with None, of all alone."""
+        """Count one more stored conversation of a key; with None, of all alone."""
         self._by[conversation] = peer
         if peer is not None:
             self._brought[peer] += 1
 
+    def begin(self, peer: PublicKey | None, conversation: ConversationId) -> None:
+        """Count a conversation that may yet be refused, by a rule or by the disk."""
+        self.count(peer, conversation)
+        self._begun.add(conversation)
+
+    def note_stored(self, conversation: ConversationId) -> None:
+        """Note that the genesis of a conversation is durable."""
+        self._begun.discard(conversation)
+
     def take_back(self, conversation: ConversationId) -> None:
-        """Count a conversation no more that was refused, by a rule or by the disk."""
+        """Count a conversation no more that was refused; a stored one still counts."""
+        if conversation not in self._begun:
+            return
+        self._begun.remove(conversation)
         peer = self._by.pop(conversation, None)
         if peer is not None:
             self._brought[peer] -= 1
@@ -57,17 +71,18 @@ class Bringers:
         """Return the refusal of a message that may begin one conversation too many.
 
         `held` is the one that the message names, if it is in memory. The refusal is the
-        same for any conversation that the key is no member of. Where nearly as many are here as
-        may be, keys are refused first that brought more than an equal share.
+        same for any conversation that the key is no member of, but for one that is blocked:
+        anyone may bring what it lacks (LINK-33). The last eighth is for keys with few.
         """
         if peer is None or not isinstance(message, Entries) or not message.brings_genesis:
             return None
-        own, all_ = self._brought[peer] + 1, len(self._by) + 1
-        shared = self._hub_max * (1 - 1 / limits.RESERVE_SHARE)
-        is_refused = own > self._key_max or all_ > self._hub_max
-        is_refused |= all_ > shared and own > shared / max(1, len(self._brought))
-        if not is_refused or (held is not None and held.is_member(peer)):
+        if held is not None and (held.is_member(peer) or held.is_blocked):
             return None
-        if own > self._key_max:
+        own, others = self._brought[peer], len(self._by)
+        if own >= self._key_max:
             return QuotaExceeded("this key brought as many conversations as it may")
-        return QuotaExceeded("this hub has as many conversations as it may")
+        reserve = self._hub_max // limits.RESERVE_SHARE if own < limits.FEW_CONVERSATIONS else 0
+        unshared = self._hub_max - self._hub_max // limits.RESERVE_SHARE
+        if others >= unshared + reserve:
+            return QuotaExceeded("this hub has as many conversations as it may")
+        return None

@@ -275,7 +275,7 @@ class Hub:
         brings = isinstance(message, Entries) and message.brings_genesis
         is_new = brings and not self.shelf.is_known(conversation)
         if is_new:  # before its fold may pause, so that it counts for what the key brings meanwhile
-            self.bringers.count(peer, conversation)
+            self.bringers.begin(peer, conversation)
         self.shelf.touch(conversation)
         effects = receive()
         if effects.persist:

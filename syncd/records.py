@@ -21,8 +21,9 @@ READ_ENTRIES_MAX = 5_000
 _TAG = b"antiphon/v1/hub-record/3"
 """Another one wherever the same log would have another record: it may be older than this hub."""
 _DIGEST_BYTES = 32
-_HEAD = struct.Struct("<32sQQQQ32sII")
-"""Conversation, entries, bytes, two checksums, creator, numbers of members, of those awaited."""
+_HEAD = struct.Struct("<32sQQQQQ32sII")
+"""Conversation, entries, bytes, checksum, the membership's number and checksum, creator, numbers
+of members, of those awaited."""
 
 
 def record_of(shelf: HubShelf, conversation: ConversationId) -> Known | None:
@@ -36,13 +37,14 @@ def pack(known: Known) -> bytes:
     """Serialise a record of `record_of`, behind its digest."""
     stored, creator = known.stored, known.creator
     assert stored is not None and creator is not None, "others are not kept"
+    assert stored.membership is not None, "a log knows its membership entries"
     lists = [sorted(keys) for keys in (known.members, known.awaiting)]
     head = _HEAD.pack(
         stored.conversation,
         stored.entries,
         stored.size_bytes,
         stored.checksum,
-        stored.membership,
+        *stored.membership,
         creator,
         *map(len, lists),
     )
@@ -54,14 +56,16 @@ def unpack(data: bytes) -> Known | None:
     """Return a record that `pack` serialised; None if it is damaged: the log is read then."""
     if tagged_sha256(_TAG, data[_DIGEST_BYTES:]) != data[:_DIGEST_BYTES]:
         return None
-    conversation, *sizes, creator, members, _ = _HEAD.unpack_from(data, _DIGEST_BYTES)
+    head = _HEAD.unpack_from(data, _DIGEST_BYTES)
+    conversation, entries, size_bytes, checksum, *membership, creator, members, _ = head
+    counted, summed = membership
     starts = range(_DIGEST_BYTES + _HEAD.size, len(data), KEY_BYTES)
     keys = [PublicKey(data[start : start + KEY_BYTES]) for start in starts]
     return Known(
         frozenset(keys[:members]),
         PublicKey(creator),
         frozenset(keys[members:]),
-        Stored(ConversationId(conversation), *sizes),
+        Stored(ConversationId(conversation), entries, size_bytes, checksum, (counted, summed)),
     )
 
 

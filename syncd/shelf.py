@@ -33,10 +33,10 @@ class Known:
         """
         if held.is_blocked:
             return None
-        log = held.log
+        log, sums = held.log, held.log.checksums
         if stored is None:
-            sums = log.checksums
             stored = Stored(held.id, len(log), log.size_bytes, sums.log, sums.membership)
+        stored = replace(stored, membership=sums.membership)
         whole = None if held.damage else stored
         members = frozenset(log.membership.members())
         return cls(members, held.creator, frozenset(hosts_awaited(held)), whole)
@@ -48,7 +48,7 @@ class Known:
         request may wait for each of them: for whom one does, only the whole log tells.
         """
         before = self.stored
-        if before is None or before.membership != stored.membership:
+        if before is None or stored.membership is None or before.membership != stored.membership:
             return None
         if before == stored:
             return self

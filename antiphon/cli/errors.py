@@ -158,6 +158,7 @@ class HubDiffers(ChecksFailed):
 class NotCompared(Unavailable):
     """A comparison needs this replica and the hub in sync."""
 
+    reason = "NOT_COMPARED"
     next_step = "Try again once `antiphon status` says that the conversation is synchronized."
 
 

@@ -7,6 +7,7 @@ import typer
 from rich.text import Text
 
 from antiphon.cli.command import command
+from antiphon.cli.errors import UsageInvalid
 from antiphon.cli.find_key import find_key, parse_key
 from antiphon.cli.session import Session, is_synced
 from antiphon.cli.turn import check_text
@@ -37,6 +38,9 @@ SystemOption = Annotated[
 ]
 HostOption = Annotated[
     str | None, typer.Option(metavar="KEY", help="Its model host; else one pinned or vouched for.")
+]
+NoHostOption = Annotated[
+    bool, typer.Option("--no-host", help="Without a model host, until one is invited or granted.")
 ]
 MemberOption = Annotated[
     list[str] | None,
@@ -72,6 +76,7 @@ async def new(
     *,
     system: SystemOption = None,
     host: HostOption = None,
+    no_host: NoHostOption = False,
     member: MemberOption = None,
     temperature: Annotated[
         float | None, typer.Option(metavar="X", min=0.0, help="0 is greedy.")
@@ -108,10 +113,13 @@ async def new(
     }
     given = {name: value for name, value in options.items() if value is not None}
     grants = [parse_grant(text) for text in member or []]
+    if no_host and host is not None:
+        raise UsageInvalid("--no-host and --host exclude each other")
     async with session.replica() as replica:
-        choice = await _choose_host(session, replica, host)
-        grants.insert(0, Grant(choice.key, Role.HOST))
-        sampling = _default_sampling(replica, choice.key, given)
+        choice = None if no_host else await _choose_host(session, replica, host)
+        if choice is not None:
+            grants.insert(0, Grant(choice.key, Role.HOST))
+        sampling = _default_sampling(replica, choice, given)
         created = await begin.begin(
             replica, sampling, grants, system, output_tokens_max=max_tokens,
             stop=tuple(stop or ()), shares_pages=share_pages,
@@ -141,34 +149,42 @@ def _check_stop(texts: list[str]) -> None:
         )
 
 
-def _default_sampling(replica: Replica, host: PublicKey, given: dict[str, Any]) -> Sampling | None:
+def _default_sampling(
+    replica: Replica, host: HostChoice | None, given: dict[str, Any]
+) -> Sampling | None:
     """Return the conversation's default: the options given, over the host's recommendation."""
     if not given:
         return None
-    return replace(sampling_to_state(None, profiles_of(replica.hub.hosts, host), None), **given)
+    profiles = profiles_of(replica.hub.hosts, host.key) if host is not None else ()
+    return replace(sampling_to_state(None, profiles, None), **given)
 
 
 async def _report(
-    session: Session, replica: Replica, created: ConversationId, choice: HostChoice
+    session: Session, replica: Replica, created: ConversationId, choice: HostChoice | None
 ) -> None:
-    model = model_name(replica.hub.hosts, choice.key)
+    model = model_name(replica.hub.hosts, choice.key) if choice is not None else ""
     if session.out.as_json:
         session.out.emit(
             {
                 "conversation": created.hex(),
-                "host": choice.key.hex(),
-                "host_reason": choice.reason.value,
+                "host": choice.key.hex() if choice is not None else None,
+                "host_reason": choice.reason.value if choice is not None else None,
                 "model": model,
                 "synchronized": is_synced(replica, created),
             }
         )
         return
     session.out.show(created.hex())
-    line = f"host {short(choice.key)}" + (f" ({model})" if model else "")
-    why = REASON_WORDS[choice.reason]
-    session.out.note(Text(f"{line}, {why} · next: antiphon chat", style="dim"))
+    session.out.note(Text(_host_words(choice, model), style="dim"))
     if not is_synced(replica, created):
         await session.say_offline(replica, await replica.load(created))
+
+
+def _host_words(choice: HostChoice | None, model: str) -> str:
+    if choice is None:
+        return "no model host yet · next: antiphon invite NAME --role host"
+    line = f"host {short(choice.key)}" + (f" ({model})" if model else "")
+    return f"{line}, {REASON_WORDS[choice.reason]} · next: antiphon chat"
 
 
 def model_name(hosts: tuple[LinkedHost, ...], key: PublicKey) -> str:

@@ -16,7 +16,7 @@ from antiphon.cli.names import Names
 from antiphon.cli.new_file import check_replaceable, new_file
 from antiphon.cli.overview import title_of
 from antiphon.cli.rows import TALK, counted, entries_at, entry_record, row_of
-from antiphon.cli.second_look import kept_from
+from antiphon.cli.second_look import held_of
 from antiphon.cli.session import Session, load_from
 from antiphon.cli.verify import read_file
 from replica.conversation import Conversation, newest_place, removal_of
@@ -89,11 +89,12 @@ async def import_(
         return
     async with session.replica() as replica:
         before = await _ids_held(replica, bundle.entries[0].conversation)
-        kept = await kept_from(session, replica, bundle) if before else 0
+        at_hub = await held_of(session, replica, bundle) if before else frozenset()
         imported = await import_entries(replica, bundle.entries)
         await _store_blobs(session, imported, bundle)
         await session.use(replica.store, imported)
         new = sum(e.id not in before for e in bundle.entries)
+        kept = len(at_hub & (await replica.load(imported)).log.covered()) if at_hub else 0
         await _report_import(session, replica, imported, _Counts(len(bundle.entries), new, kept))
 
 

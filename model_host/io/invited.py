@@ -3,13 +3,14 @@
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import structlog
 
-from replica.conversation import Invitation, read_code
+from replica.conversation import Invitation, InviteInvalid, read_code
 from replica.errors import AntiphonError
-from replica.ids import ConversationId, PublicKey, key_from_hex, short
-from replica.io import Replica, await_grant
+from replica.ids import ConversationId, PublicKey, short
+from replica.io import Replica, Store, await_grant, pinned_key
 from replica.refusals import ArgumentInvalid
 
 log = structlog.get_logger()
@@ -17,29 +18,38 @@ log = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True)
 class Invitations:
-    """The invitations of a host's settings, all for one hub."""
+    """The invitations of a host's settings."""
 
     all: tuple[Invitation, ...]
-    hub_key: PublicKey | None
-    """The key that the hub must prove; None for any, or the one pinned."""
 
     @classmethod
-    def read(cls, codes: Sequence[str], hub_key: str) -> "Invitations":
-        """Read the codes of a host for the hub of this key, in hex; any hub if it is empty.
-
-        Raises InviteInvalid, and ArgumentInvalid for those of persons, or of other hubs.
-        """
-        invitations = tuple(read_code(code, of_host=True) for code in codes)
-        stated = {key_from_hex(hub_key)} if hub_key else set()
-        stated |= {one.hub_key for one in invitations}
-        if len(stated) > 1:
-            raise ArgumentInvalid("the codes are for another hub than the one to serve")
-        return cls(invitations, next(iter(stated), None))
+    def read(cls, codes: Sequence[str]) -> "Invitations":
+        """Read the codes. Raises InviteInvalid, and ArgumentInvalid for one for a person."""
+        found = []
+        for number, code in enumerate(codes, 1):
+            try:
+                found.append(read_code(code, of_host=True))
+            except (InviteInvalid, ArgumentInvalid) as error:
+                words = f"invitation {number} of {len(codes)}: {error.detail}"
+                raise type(error)(words) from error
+        return cls(tuple(found))
 
     @property
     def conversations(self) -> frozenset[ConversationId]:
         """The conversations that the host joins."""
         return frozenset(one.conversation for one in self.all)
+
+    async def hub_key(self, path: Path, address: str) -> PublicKey | None:
+        """Return the key that the hub must prove at the first contact; None for the pinned one.
+
+        It is the key that all codes state: a code takes no pinned key's place. Raises StoreError.
+        """
+        stated = {one.hub_key for one in self.all}
+        if len(stated) != 1:
+            return None
+        async with await Store.open(path) as store:
+            is_pinned = await pinned_key(store, address) is not None
+        return None if is_pinned else stated.pop()
 
 
 class Invited:
@@ -59,11 +69,10 @@ class Invited:
             log.info("invitation waits", conversation=short(joined), reason=error.reason)
 
         joined = invitation.conversation
-
         try:
             await await_grant(self._replica, invitation, report=report)
         except AntiphonError as error:
             detail = f"{error.reason}: {error.detail}"
             log.warning("invitation refused", conversation=short(joined), detail=detail)
         else:
-            log.info("joined by invitation", conversation=short(joined))
+            log.info("invitation redeemed", conversation=short(joined))

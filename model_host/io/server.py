@@ -5,11 +5,11 @@ import gc
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 import grpc
 import structlog
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from model_host.engine import (
     CONTEXT_TOKENS_DEFAULT,
@@ -52,6 +52,7 @@ from replica.io import (
     FolderUse,
     Keyless,
     MetricsServer,
+    Opening,
     Replica,
     add_services,
     bounded_server,
@@ -125,7 +126,7 @@ async def start(config: HostConfig, engine: TorchEngine | None = None) -> AsyncI
     ProfileTooLarge, StoreLocked, KeyFileInvalid, ArgumentInvalid. An unreachable hub is no
     error: the host keeps trying.
     """
-    invitations = Invitations.read(config.invitations, config.hub_key)
+    invitations = Invitations.read(config.invitations)
     data_dir = await _own_folder(config)
     key = load_or_create(data_dir / "identity.key")
     authenticator = Authenticator(key, load_or_create_secret(data_dir / "ticket.secret"))
@@ -138,9 +139,8 @@ async def start(config: HostConfig, engine: TorchEngine | None = None) -> AsyncI
     server = bounded_server()
     address = listen(server, config.listen)
     info = HostInfo(authenticator.public, address, offers.infos)
-    store, policy = data_dir / "log" / "log.db", _follow_policy(config, invitations.conversations)
-    opening = partial(Replica.open, store, key, config.hub, hub_key=invitations.hub_key)
-    async with opening(follow=policy, host=info) as replica:
+    opening = await _opening(config, data_dir / "log" / "log.db", key, info, invitations)
+    async with opening as replica:
         archives = await asyncio.to_thread(prepared_folder, derived / "imports")
         hub_tier = HubCheckpoints(replica, profiles, pages, ring.archive, archives, _tier(config))
         handler = RequestHandler(replica, key, profiles, Journals(data_dir / "journal"), hub_tier)
@@ -192,6 +192,20 @@ async def _ready(replica: Replica, address: str) -> None:
     """Wait until the hub lists this host, or has not answered: it is ready in either case."""
     await replica.wait_for(lambda: replica.hub.is_tried, LINK_WAIT_S)
     log.info("host ready", address=address, key=short(replica.public))
+
+
+async def _opening(
+    config: HostConfig,
+    store: Path,
+    key: Ed25519PrivateKey,
+    info: HostInfo,
+    invitations: Invitations,
+) -> Opening[Replica]:
+    """Return the replica of the host, still closed. Raises StoreError, PinDamaged."""
+    policy = _follow_policy(config, invitations.conversations)
+    stated = key_from_hex(config.hub_key) if config.hub_key else None
+    hub_key = stated or await invitations.hub_key(store, config.hub)
+    return Replica.open(store, key, config.hub, hub_key=hub_key, follow=policy, host=info)
 
 
 async def _run(host: Host, hub_tier: HubCheckpoints, invited: Invited) -> None:

@@ -21,8 +21,9 @@ class Stored:
     size_bytes: int
     checksum: int
     """Sum of the CRC-32s of the signatures: of two logs of one size, it tells which is stored."""
-    membership: int
-    """The same sum of the membership entries alone."""
+    membership: tuple[int, int] | None
+    """The number of the membership entries and the same sum of them; None if that is unknown,
+    since a row of them may be damaged or missing."""
 
 
 @dataclass(frozen=True, slots=True)

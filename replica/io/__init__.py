@@ -71,7 +71,7 @@ from replica.io.replica import Replica
 from replica.io.rpc import now_ms
 from replica.io.salvage import StoreRepair, repair_store
 from replica.io.saved_acks import SavedAcks
-from replica.io.second_look import SecondLook, kept_back, look_again
+from replica.io.second_look import SecondLook, held_at_hub, look_again
 from replica.io.settings import ConfigInvalid, at_home, make_settings
 from replica.io.standard_streams import ReaderGone, guarded_streams
 from replica.io.status import PeerError, error_of
@@ -167,11 +167,11 @@ __all__ = [
     "guarded_streams",
     "has_joined",
     "has_lost_grpc",
+    "held_at_hub",
     "import_entries",
     "invite",
     "is_unfetched",
     "issued_invitations",
-    "kept_back",
     "keys",
     "linked_hosts",
     "listed",

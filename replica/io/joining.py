@@ -14,7 +14,7 @@ from replica.conversation import (
     check_verdict,
     is_address,
 )
-from replica.errors import Unavailable
+from replica.errors import AntiphonError, StoreError, Unavailable
 from replica.ids import PublicKey, short
 from replica.io import rpc
 from replica.io.disk import replacing, typed_errors
@@ -68,13 +68,14 @@ async def await_grant(
     invitation: Invitation,
     *,
     timeout_s: float | None = None,
-    report: Callable[[Unavailable], None] = lambda _error: None,
+    report: Callable[[AntiphonError], None] = lambda _error: None,
 ) -> None:
     """Leave the proof at the hub, and wait until the inviter's replica has answered it.
 
     `report` gets JoinPending, and the reason why the hub can't be asked, whenever this changes.
-    Raises the inviter's refusal, InviteExpired unless this key has joined before, and after
-    `timeout_s` seconds the last reason reported.
+    Raises the inviter's refusal, PeerIdentityChanged where the hub has another key than the code
+    states, InviteExpired unless this key has joined before, and after `timeout_s` seconds the
+    last reason reported.
     """
     end = time.monotonic() + timeout_s if timeout_s is not None else None
     said, pause_s = "", POLL_FIRST_S
@@ -96,11 +97,15 @@ async def await_grant(
         pause_s = min(1.5 * pause_s, POLL_MAX_S)
 
 
-async def _ask(replica: Replica, invitation: Invitation) -> Unavailable | None:
+async def _ask(replica: Replica, invitation: Invitation) -> AntiphonError | None:
     """Leave the proof; return why there is no answer yet, or None if the role is granted."""
+    proved = replica.hub.key if replica.hub.is_linked else None
+    if proved not in (None, invitation.hub_key):
+        stated = short(invitation.hub_key)
+        raise PeerIdentityChanged(f"the code is for a hub with the key {stated}, not for this one")
     try:
         check_verdict(await deposit(replica.calls(), invitation, replica.public))
-    except Unavailable as pending:  # JoinPending too
+    except (Unavailable, StoreError) as pending:  # JoinPending too; the store is the hub's
         return pending
     return None
 

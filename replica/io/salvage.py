@@ -73,7 +73,7 @@ class Salvaged:
         Their values and listings may have been replaced or erased since.
         """
         self.tombstones |= older.tombstones
-        self.bringers |= older.bringers
+        self.bringers = older.bringers | self.bringers
         for id_, entry in older.entries.items():
             known = self.entries.get(id_)
             is_erased = ERASED + entry.conversation.hex() in self.values

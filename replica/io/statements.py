@@ -70,11 +70,19 @@ FROM entries GROUP BY conversation
 A damaged checksum is cut to 32 bits: SQLite refuses a sum that is too great for an integer.
 """
 MEMBERSHIP_SUMS = """
-SELECT conversation, sum(checksum & 0xffffffff) FROM (
+SELECT conversation, count(*), sum(checksum & 0xffffffff) FROM (
   SELECT entries.conversation, entries.checksum FROM membership CROSS JOIN entries
   ON entries.conversation = membership.conversation AND entries.id = membership.id
 ) GROUP BY conversation
 """
+LISTED = "SELECT count(*) FROM membership"
+LACKING = """
+SELECT DISTINCT conversation FROM quarantine WHERE NOT body_only AND NOT EXISTS (
+  SELECT 1 FROM entries
+  WHERE entries.conversation = quarantine.conversation AND entries.id = quarantine.id
+)
+"""
+"""Conversations with entries that were set aside and did not come again."""
 IN_QUARANTINE = "SELECT DISTINCT conversation, id, checksum FROM quarantine"
 QUARANTINED = "SELECT conversation, id, body_only, why FROM quarantine ORDER BY rowid"
 

@@ -17,7 +17,7 @@ from typing import Any, Self
 
 from replica.conversation import Loaded, Quarantined, Stored
 from replica.errors import StoreError
-from replica.ids import ID_BYTES, ConversationId, EntryId, Position, PublicKey
+from replica.ids import ConversationId, EntryId, Position, PublicKey
 from replica.io import schema, small_rows, store_lock, tail
 from replica.io import statements as sql
 from replica.io.appending import Appending
@@ -29,7 +29,8 @@ from replica.io.high_water import MarkFile
 from replica.io.hub_bringers import HubBringers
 from replica.io.hub_records import HubRecords
 from replica.io.repair import Repairs
-from replica.io.rows import ENTRY, Examined, examine, is_noted
+from replica.io.rows import ENTRY, Examined, examine
+from replica.io.stored_conversations import stored_conversations
 from replica.io.tombstones import Tombstones, putting
 from replica.io.transaction import Statement, WritingConnection
 from replica.log import CONTROL_KINDS, Entry
@@ -201,20 +202,7 @@ class Store:
 
     async def conversations(self) -> list[Stored]:
         """List the stored conversations by id; those only in quarantine have 0 entries."""
-        noted = await self._rows(sql.IN_QUARANTINE)
-        held = {keys[0]: (0, 0, 0) for keys in noted if is_noted(*keys)}
-        rows = await self._rows(sql.SIZES)
-        if not all(found for *_, found in rows) and not self._repairs.has_rebuilt:
-            with contextlib.suppress(StoreError):  # The writer logged it.
-                await self._repairs.rebuild_index()
-            rows = await self._rows(sql.SIZES)
-        held |= {c: (count, size or 0, sum_ or 0) for c, count, size, sum_, found in rows if found}
-        # A damaged row may hold any value here; it is examined with its conversation.
-        ids = (c for c in held if isinstance(c, bytes) and len(c) == ID_BYTES)
-        sums: dict[object, int] = {}
-        with contextlib.suppress(StoreError):  # a damaged page: no record fits, logs are read
-            sums = dict(await self._rows(sql.MEMBERSHIP_SUMS))
-        return [Stored(ConversationId(c), *held[c], sums.get(c) or 0) for c in sorted(ids)]
+        return await stored_conversations(self._rows, self._repairs)
 
     async def delete(self, conversation: ConversationId, *, finishes: bool = False) -> None:
         """Erase entries, acks and quarantine of a conversation durably; overwrite their pages.

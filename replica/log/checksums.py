@@ -17,12 +17,13 @@ class Checksums:
 
     log: int = 0
     """Of all entries."""
-    membership: int = 0
-    """Of the membership entries, the genesis among them."""
+    membership: tuple[int, int] = (0, 0)
+    """Number and sum of the membership entries, the genesis among them."""
 
     def add(self, entry: Entry) -> None:
         """Add one more entry."""
         checksum = zlib.crc32(entry.signature)
         self.log += checksum
         if entry.header.track in MEMBERSHIP_TRACKS:
-            self.membership += checksum
+            count, total = self.membership
+            self.membership = count + 1, total + checksum

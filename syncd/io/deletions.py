@@ -56,10 +56,8 @@ class Deletions:
         Before anything is loaded. Raises ValueDamaged, StoreError.
         """
         found = await self._store.tombstones.load()
-        bringers = await self._store.bringers.load()
         for conversation in found:
             self._hub.delete(conversation)
-            self._hub.bringers.count(bringers.get(conversation), conversation)
         erased = [one for one, is_finished in found.items() if not is_finished]
         erased = [one for one in erased if await self._is_erased(one)]
         try:
@@ -67,6 +65,15 @@ class Deletions:
             await self._store.tombstones.finish(erased)
         except StoreError:
             log.exception("deletions not noted as finished", count=len(erased))
+
+    async def count(self) -> None:
+        """Count the deleted conversations for the keys that brought them.
+
+        Once the others are counted: their creators are the ones known, whatever was deleted.
+        """
+        bringers = await self._store.bringers.load()
+        for conversation in self._hub.deleted:
+            self._hub.bringers.count(bringers.get(conversation), conversation)
 
     async def stop(self) -> None:
         """Wait for the deletions that run; the next start goes on with the bytes that are left."""

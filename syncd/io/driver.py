@@ -36,7 +36,7 @@ from syncd.measures import HubCounters
 from syncd.open_logs import release_logs
 from syncd.pushing import Outcomes
 from syncd.queries import Right
-from syncd.refused_entries import take_back
+from syncd.refused_entries import note_stored, take_back
 from syncd.running_calls import RunningCalls
 from syncd.streams import Streams
 
@@ -100,6 +100,7 @@ class HubDriver:
         await self._deletions.finish()
         await self._loader.load_all()
         self.throttle.note_established()
+        await self._deletions.count()
         await self.blobs.count_with(self.hub.disk)
         if self.store.lost_count:
             log.error(
@@ -339,6 +340,8 @@ class HubDriver:
         refused = [one for one in effects.persist if one.conversation in lost] if lost else ()
         if refused:
             take_back(self.hub, refused)
+        else:
+            note_stored(self.hub, effects.persist)
         if effects.persist:
             self._keeper.note(effects.persist)
         self.counters.entries += len(effects.persist) - len(refused)

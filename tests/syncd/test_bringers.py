@@ -7,6 +7,7 @@ import pytest
 from replica import limits
 from replica.link.messages import Entries, Fault, Hello
 from replica.log.body import Grant, Member, Role
+from replica.log.damage import Lost
 from replica.refusals import QuotaExceeded
 from syncd.hub import Hub
 from syncd.policy import Policy
@@ -61,16 +62,30 @@ def test_stored_conversations_count_for_their_creators() -> None:
     assert _reasons(hub, _genesis(2)) == [QuotaExceeded.reason]
 
 
-def test_all_keys_together_bring_so_many_and_those_with_few_are_refused_last() -> None:
-    hub = _small(16)  # the last two are for keys with less than an equal share
-    for number in range(13):
+def test_all_keys_together_bring_so_many_and_those_with_few_are_refused_last(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(limits, "FEW_CONVERSATIONS", 2)
+    hub = _small(24)  # the last three are for keys with less than two
+    for number in range(20):
         assert _reasons(hub, _genesis(number)) == [None]
     assert _reasons(hub, _genesis(0, key=2), key=2) == [None]
-    assert _reasons(hub, _genesis(13)) == [QuotaExceeded.reason]
+    assert _reasons(hub, _genesis(20)) == [QuotaExceeded.reason]
     assert _reasons(hub, _genesis(0)) == [None], "of its own it sends what it likes"
-    assert _reasons(hub, _genesis(0, key=3), key=3) == [None]
-    assert _reasons(hub, _genesis(1, key=3), key=3) == [None]
-    assert _reasons(hub, _genesis(0, key=4), key=4) == [QuotaExceeded.reason], "none is left"
+    for number in range(2):
+        assert _reasons(hub, _genesis(number, key=3), key=3) == [None]
+    assert _reasons(hub, _genesis(2, key=3), key=3) == [QuotaExceeded.reason]
+    assert _reasons(hub, _genesis(0, key=4), key=4) == [None]
+    assert _reasons(hub, _genesis(0, key=5), key=5) == [QuotaExceeded.reason], "none is left"
+
+
+def test_a_full_hub_takes_what_a_blocked_conversation_lacks() -> None:
+    hub, writer = _small(1), Writer(1)
+    genesis = writer.genesis()
+    hub.load(genesis.conversation, [], Lost(membership=frozenset({genesis.id})))
+    assert hub.shelf[genesis.conversation].is_blocked
+    assert _reasons(hub, Entries(genesis.conversation, (genesis,))) == [None]
+    assert _reasons(hub, _genesis(1)) == [QuotaExceeded.reason]
 
 
 def test_what_is_deleted_or_of_nobody_known_counts_for_all() -> None:

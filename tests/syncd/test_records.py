@@ -20,7 +20,7 @@ _STORED = st.builds(
     st.integers(0, 2**40),
     st.integers(0, 2**40),
     st.integers(0, 2**60),
-    st.integers(0, 2**60),
+    st.tuples(st.integers(0, 2**40), st.integers(0, 2**60)),
 )
 _KNOWN = st.builds(
     Known,
@@ -47,7 +47,7 @@ def test_a_damaged_record_is_none(known: Known, data: st.DataObject) -> None:
 
 @pytest.mark.parametrize("known", [
     None,
-    Known(frozenset(), None, stored=Stored(ONE, 1, 1, 1, 1)),
+    Known(frozenset(), None, stored=Stored(ONE, 1, 1, 1, (1, 1))),
     Known(frozenset(), Writer(1).public),
 ])  # fmt: skip
 def test_what_is_not_known_to_be_whole_has_no_record(known: Known | None) -> None:

@@ -5,7 +5,7 @@ from replica.log.entry import Entry
 from syncd.disk_quota import stored_bytes
 from syncd.hub import Hub
 from syncd.policy import Policy
-from syncd.refused_entries import take_back
+from syncd.refused_entries import note_stored, take_back
 from tests.support.scene import HUB_KEY
 from tests.support.writers import Writer, said
 
@@ -28,3 +28,12 @@ def test_refused_entries_are_taken_back_and_stored_ones_still_count() -> None:
     assert (hub.disk.total, hub.bringers.brought(writer.public)) == (stored_bytes([genesis]), 1)
     take_back(hub, [genesis])
     assert (hub.disk.total, hub.bringers.brought(writer.public)) == (0, 0)
+
+
+def test_a_stored_conversation_counts_though_its_genesis_is_refused_again() -> None:
+    hub, writer = Hub(HUB_KEY, Policy()), Writer(1)
+    genesis = writer.genesis()
+    _pushed(hub, genesis)
+    note_stored(hub, [genesis])
+    take_back(hub, [genesis])
+    assert hub.bringers.brought(writer.public) == 1

@@ -50,15 +50,17 @@ def test_the_record_holds_the_members(held: list[Conversation]):
 
 
 def test_a_record_says_who_is_a_member_of_a_log_that_goes_on():
-    stored = Stored(UNKNOWN, 9, 900, 90, 30)
+    stored = Stored(UNKNOWN, 9, 900, 90, (3, 30))
     members = frozenset({ADA.public, BOB.public})
     known = Known(members, ADA.public, frozenset({BOB.public}), stored)
     assert known.for_log(stored) is known
-    later = known.for_log(Stored(UNKNOWN, 10, 950, 95, 30))
+    later = known.for_log(Stored(UNKNOWN, 10, 950, 95, (3, 30)))
     assert later is not None
     assert (later.members, later.awaiting, later.stored) == (members, members, None)
     assert later.for_log(stored) is None
-    assert known.for_log(Stored(UNKNOWN, 10, 950, 95, 35)) is None, "its members may be others"
+    for other in ((4, 35), (4, 30), (3, 35), None):
+        assert known.for_log(Stored(UNKNOWN, 10, 950, 95, other)) is None, "they may be others"
+    assert known.for_log(Stored(UNKNOWN, 9, 900, 90, None)) is None, "entries may be missing"
 
 
 def test_the_record_of_a_damaged_conversation_is_of_no_log(held: list[Conversation]):

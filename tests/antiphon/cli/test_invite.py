@@ -364,3 +364,12 @@ def test_a_host_is_invited_by_a_code_that_no_person_can_use(me: Terminal, bob: T
     assert bob.refused("join", code) == "ARGUMENT_INVALID"
     assert me.refused("invite", "bob", "--role", "owner") == "ARGUMENT_INVALID"
     me.ok("invitations", "--revoke", "a host")
+
+
+def test_a_conversation_begins_without_a_host(world: World, me: Terminal) -> None:
+    begun = me.record("new", "--no-host")
+    assert (begun["host"], begun["host_reason"], begun["synchronized"]) == (None, None, True)
+    assert me.refused("send", "hello") == "HOST_MISSING"
+    me.ok("send", "--no-request", "hello")
+    me.ok("invite", "a host", "--role", "host")
+    assert me.refused("new", "--no-host", "--host", "ab" * 32) == "USAGE_INVALID"

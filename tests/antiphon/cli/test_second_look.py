@@ -1,12 +1,16 @@
 """A hub that drops what it acked, or keeps back what it has, is found by another path."""
 
+import asyncio
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from replica.io import second_look
 from replica.link.hub_side import HubSide
 from replica.link.messages import Opened
+from replica.log.kinds import Kind
 from tests.antiphon.cli.conftest import Terminal, World
 from tests.antiphon.cli.test_two_members import clone_to
 
@@ -16,13 +20,19 @@ def _no_long_waits(world: World) -> None:
     (world.folder / "config.toml").write_text("sync_timeout_s = 0.7\n")
 
 
-def pair(world: World) -> tuple[Terminal, Terminal]:
-    """Return the replicas of an owner and of a writer of one conversation."""
-    ada, bob = world.replica("ada"), world.replica("bob")
-    ada.ok("new", "--member", f"{bob.record('key', 'show')['key']}:writer")
-    ada.ok("send", "hello")
-    clone_to(ada, bob)
-    return ada, bob
+def members(world: World, *names: str) -> list[Terminal]:
+    """Return the replicas of an owner and of writers of one conversation."""
+    owner, *writers = [world.replica(name) for name in names]
+    grants = [f"{writer.record('key', 'show')['key']}:writer" for writer in writers]
+    owner.ok("new", *(word for grant in grants for word in ("--member", grant)))
+    owner.ok("send", "hello")
+    for writer in writers:
+        clone_to(owner, writer)
+    return [owner, *writers]
+
+
+def pair(world: World) -> list[Terminal]:
+    return members(world, "ada", "bob")
 
 
 def repeat_digests(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -100,10 +110,75 @@ def test_entries_that_the_hub_dropped_are_named(world: World, monkeypatch: pytes
     repeat_digests(monkeypatch)
     shown = ada.run("verify", "--hub")
     assert shown.exit_code == 1
-    assert "does not send it to a new replica" in shown.stdout
+    assert "does not send it whole to a new replica" in shown.stdout
     monkeypatch.undo()
     ada.ok("status")
     assert ada.record("verify", "--hub")["ok"], "an honest hub is sent it again"
+
+
+def test_a_link_that_is_lost_meanwhile_accuses_nobody(
+    world: World, monkeypatch: pytest.MonkeyPatch
+):
+    ada, bob = pair(world)
+    looks = second_look._differences
+    once = [lambda: bob.ok("send", "while a link is lost", "--no-request")]
+
+    async def lose(replica, fresh, *more):  # type: ignore[no-untyped-def]
+        if once:
+            await replica._link.stop()
+            await asyncio.to_thread(once.pop())
+            found = await looks(replica, fresh, *more)
+            assert found.kept_back
+            replica._link.start(lambda: False)
+            return found
+        return await looks(replica, fresh, *more)
+
+    monkeypatch.setattr(second_look, "_differences", lose)
+    result = ada.run("verify", "--hub")
+    assert "not to be trusted" not in result.stderr
+    assert not once
+
+
+def test_a_body_that_the_hub_does_not_send_is_named(world: World, monkeypatch: pytest.MonkeyPatch):
+    ada, _ = pair(world)
+
+    async def strip(replica, fresh, conversation, timeout_s):  # type: ignore[no-untyped-def]
+        entries = fresh.shelf[conversation].log.entries
+        last = next(e for e in entries.values() if e.header.kind == Kind.MESSAGE)
+        entries[last.id] = replace(last, body=None)
+        return await second_look.look_again(replica, fresh, conversation, timeout_s)
+
+    monkeypatch.setattr("antiphon.cli.second_look.look_again", strip)
+    assert "does not send it whole" in ada.run("verify", "--hub").stdout
+
+
+def test_an_entry_that_is_not_covered_was_not_kept_back(world: World, tmp_path: Path):
+    ada, bob, carol = members(world, "ada", "bob", "carol")
+    world.stop_host()
+    world.stop_hub()
+    ada.ok("members", "remove", bob.record("key", "show")["key"], "--yes")
+    world.start_hub()
+    bob.ok("send", "late", "--no-request")
+    file = str(tmp_path / "bob.bundle")
+    bob.ok("export", bob.records("list")[0]["conversation"], file)
+    ada.ok("status")
+    carol.ok("status")
+    assert carol.record("import", file)["kept_back"] == 0
+
+
+def test_leftovers_of_a_killed_comparison_are_removed(world: World):
+    ada, _ = pair(world)
+    left = ada.data_dir / "second-look-4194303-x"
+    left.mkdir()
+    (left / "log.db").touch()
+    ada.ok("verify", "--hub")
+    assert not list(ada.data_dir.glob("second-look-*"))
+
+
+def test_a_comparison_of_nothing_makes_no_folder(world: World):
+    nobody = world.replica("nobody")
+    assert nobody.refused("verify", "--hub") == "NO_CONVERSATION"
+    assert not nobody.data_dir.exists()
 
 
 def test_a_comparison_needs_the_hub(world: World):

@@ -65,7 +65,7 @@ def clone_to(ada: Terminal, bob: Terminal, chosen: str | None = None) -> None:
     """Give Bob Ada's conversation."""
     chosen = chosen or ada.records("list")[0]["conversation"]
     bundle = str(ada.world.folder / "conversation.bundle")
-    ada.ok("export", chosen, bundle)
+    ada.ok("export", chosen, bundle, "--force")
     bob.ok("import", bundle)
 
 

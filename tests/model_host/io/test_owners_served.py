@@ -1,6 +1,9 @@
 """Calls about conversations that a host has not opened, and those of owners it does not serve."""
 
+from dataclasses import replace
+
 import pytest
+from structlog.testing import capture_logs
 
 from model_host.io.config import HostConfig
 from model_host.io.server import HostServer
@@ -11,8 +14,8 @@ from replica.io import Redeeming, invite
 from replica.io.host_calls import HostCalls
 from replica.log.body import Role
 from replica.log.entry import public_key
-from replica.refusals import ArgumentInvalid
 from tests.model_host.io.served_host import ServedHost
+from tests.support.callers import until
 from tests.support.talk import Talk, key_of
 from tests.support.writers import Writer
 
@@ -88,17 +91,35 @@ async def test_a_conversation_is_joined_by_invitation_and_served_whoever_created
         await redeeming.stop()
 
 
-async def test_codes_for_persons_or_for_another_hub_are_refused_before_the_start(
+async def test_codes_for_persons_are_refused_before_the_start(served: ServedHost) -> None:
+    talk = await begun(served)
+    settings = {"data_dir": served.folder / "host", "hub": served.hub.address}
+    issued = await invite(served.replica, talk.id, "x", role=Role.WRITER)
+    for code in (encode_invitation(issued.invitation), "antiphon1.abc"):
+        with pytest.raises(AntiphonError, match="invitation 1 of 1"):
+            async with start_host(HostConfig(**settings, invitations=[code]), served.engine):
+                pass
+    assert not (served.folder / "host").exists()
+
+
+async def test_a_code_of_another_hub_keeps_nothing_from_being_served(
     served: ServedHost,
 ) -> None:
     talk = await begun(served)
+    issued = await invite(served.replica, talk.id, "x", role=Role.HOST)
+    other = replace(issued.invitation, hub_key=Writer(66).public)
+    codes = [encode_invitation(one) for one in (issued.invitation, other)]
     settings = {"data_dir": served.folder / "host", "hub": served.hub.address}
-    codes = [
-        encode_invitation((await invite(served.replica, talk.id, "x", role=role)).invitation)
-        for role in (Role.WRITER, Role.HOST)
-    ]
-    for more in ({"invitations": codes[:1]}, {"invitations": codes[1:], "hub_key": "ab" * 32}):
-        with pytest.raises(ArgumentInvalid):
-            async with start_host(HostConfig(**settings, **more), served.engine):
-                pass
-    assert not (served.folder / "host").exists()
+    async with start_host(HostConfig(**settings), served.engine):
+        pass  # the hub's key is pinned
+    redeeming = Redeeming(served.replica, lambda _joined: None)
+    redeeming.start()
+    for some in (codes[1:], codes):
+        config = HostConfig(**settings, invitations=some)
+        with capture_logs() as logs:
+            async with start_host(config, served.engine) as host:
+                assert await host.replica.wait_for(lambda: host.replica.hub.is_linked, 10)
+                await until(lambda: "PEER_IDENTITY_CHANGED" in str(logs))
+                if len(some) > 1:
+                    await listed(host, talk)
+    await redeeming.stop()

@@ -98,7 +98,7 @@ async def test_appending_an_entry_again_changes_nothing(path: Path) -> None:
         size = sum(entry.size_bytes for entry in entries)
         checksum = sum(zlib.crc32(entry.signature) for entry in entries)
         of_members = zlib.crc32(entries[0].signature)
-        stored = Stored(conversation, 4, size, checksum, of_members)
+        stored = Stored(conversation, 4, size, checksum, (1, of_members))
         assert await store.conversations() == [stored]
 
 

@@ -416,7 +416,7 @@ async def test_a_conversation_wholly_in_quarantine_is_listed_and_deleted(
         assert loaded
         listed = {s.conversation: s.entries for s in await store.conversations()}
         assert listed == {genesis.conversation: 0, kept[0].conversation: 3}
-        assert Stored(genesis.conversation, 0, 0, 0, 0) in await store.conversations()
+        assert Stored(genesis.conversation, 0, 0, 0, None) in await store.conversations()
         assert await store.has(genesis.conversation)
         await store.delete(genesis.conversation)
         assert not await store.has(genesis.conversation)
@@ -433,7 +433,7 @@ async def test_a_damaged_list_of_membership_entries_hides_no_conversation(path: 
     damage_root(path, "membership")
     async with await Store.open(path) as store:
         (stored,) = await store.conversations()
-    assert (stored.conversation, stored.entries, stored.membership) == (conversation, 3, 0)
+    assert (stored.conversation, stored.entries, stored.membership) == (conversation, 3, None)
 
 
 async def test_an_unknown_conversation_lost_nothing(path: Path) -> None:

@@ -17,4 +17,4 @@ def test_the_sums_are_of_all_signatures_and_of_those_that_change_the_membership(
     for entry in (genesis, member, message):
         sums.add(entry)
     crcs = [zlib.crc32(entry.signature) for entry in (genesis, member, message)]
-    assert sums == Checksums(sum(crcs), sum(crcs[:2]))
+    assert sums == Checksums(sum(crcs), (2, sum(crcs[:2])))
