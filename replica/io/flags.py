@@ -42,7 +42,7 @@ def read_settings(
             dest=name,
             action=_ADDS.get(type(default), "store"),
             nargs="*" if several else None,
-            metavar=_metavar(name) if several else None,
+            metavar=("TEXT" if field.annotation == list[str] else "HEX") if several else None,
             help=f"{field.description} (default: {_shown(default)})".replace("%", "%%"),
         )
     parser.add_argument("--print-config", action="store_true", help="Print settings and exit.")
@@ -57,11 +57,6 @@ def read_settings(
         sys.stdout.write(json.dumps(config.model_dump(mode="json"), indent=2) + "\n")
         parser.exit()
     return config
-
-
-def _metavar(name: str) -> str:
-    """Return the word for one value of several; all but codes are keys."""
-    return "HEX" if name.endswith("_keys") else "CODE"
 
 
 def _shown(default: object) -> str:
