@@ -71,7 +71,7 @@ class HostConfig(ProgramSettings):
     """Shorter checkpoints are not uploaded."""
     owner_keys: list[HexKey] = Field(default_factory=list)
     """Hex keys whose conversations are served, those that they created; empty: anyone's."""
-    invitations: list[str] = Field(default_factory=list)
+    invitations: list[str] = Field(default_factory=list, json_schema_extra={"metavar": "CODE"})
     """Codes of `antiphon invite --role host`: the host joins these conversations, and serves them
     whoever created them."""
     open_per_owner_max: int = Field(limits.HOST_OPEN_PER_OWNER_MAX, ge=1)

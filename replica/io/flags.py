@@ -11,6 +11,7 @@ from replica.io.grpc_server import explain
 from replica.io.settings import ConfigInvalid, make_settings
 
 if TYPE_CHECKING:  # pydantic costs each replica's process 0.1 s, and only daemons use it
+    from pydantic.fields import FieldInfo
     from pydantic_settings import BaseSettings
 
 S = TypeVar("S", bound="BaseSettings")
@@ -42,7 +43,7 @@ def read_settings(
             dest=name,
             action=_ADDS.get(type(default), "store"),
             nargs="*" if several else None,
-            metavar=("TEXT" if field.annotation == list[str] else "HEX") if several else None,
+            metavar=_word(field) if several else None,
             help=f"{field.description} (default: {_shown(default)})".replace("%", "%%"),
         )
     parser.add_argument("--print-config", action="store_true", help="Print settings and exit.")
@@ -57,6 +58,12 @@ def read_settings(
         sys.stdout.write(json.dumps(config.model_dump(mode="json"), indent=2) + "\n")
         parser.exit()
     return config
+
+
+def _word(field: "FieldInfo") -> str:
+    """Return the word for one value of several in the help; a field may state it as `metavar`."""
+    stated = field.json_schema_extra
+    return str(stated["metavar"]) if isinstance(stated, dict) and "metavar" in stated else "HEX"
 
 
 def _shown(default: object) -> str:
