@@ -44,7 +44,7 @@ def _new_folder(parent: Path) -> Iterator[Path]:
     for left in parent.glob(f"{_PREFIX}*"):
         number = left.name.removeprefix(_PREFIX).partition("-")[0]
         if not (number.isdecimal() and _is_alive(int(number))):
-            shutil.rmtree(left, ignore_errors=True)
+            shutil.rmtree(left, ignore_errors=True)  # the next one tries again
     with tempfile.TemporaryDirectory(prefix=f"{_PREFIX}{os.getpid()}-", dir=parent) as folder:
         yield Path(folder)
 
