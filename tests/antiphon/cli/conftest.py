@@ -170,3 +170,9 @@ def world(tmp_path: Path) -> Iterator[World]:
 def me(world: World) -> Terminal:
     """The first replica."""
     return world.replica()
+
+
+@pytest.fixture
+def short_waits(world: World) -> None:
+    """Let commands wait for the hub no longer than for one on this machine."""
+    (world.folder / "config.toml").write_text("sync_timeout_s = 0.5\n")

@@ -21,6 +21,7 @@ def test_a_hub_that_is_away_is_said_to_be_away(world: World, me: Terminal) -> No
     assert "offline: 1 entry will be sent" in me.run("send", "--no-request", "x").stderr
 
 
+@pytest.mark.usefixtures("short_waits")
 def test_a_full_hub_is_not_said_to_be_offline(world: World, me: Terminal) -> None:
     me.ok("new")
     assert world.hub is not None
@@ -46,6 +47,7 @@ def test_a_full_hub_is_not_said_to_be_offline(world: World, me: Terminal) -> Non
     assert (record["refusal"], record["unsynced"]) == (None, 0)  # it was sent again
 
 
+@pytest.mark.usefixtures("short_waits")
 def test_who_waits_for_an_answer_is_told_of_a_full_hub(world: World, me: Terminal) -> None:
     me.ok("new")
     me.ok("send", "hello")
@@ -60,6 +62,7 @@ def test_who_waits_for_an_answer_is_told_of_a_full_hub(world: World, me: Termina
     assert (result.exit_code, "reason  STORE_FULL" in result.stderr) == (1, True)
 
 
+@pytest.mark.usefixtures("short_waits")
 def test_a_hub_whose_store_fails_keeps_nobody_from_writing(
     world: World, me: Terminal, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -15,9 +15,7 @@ from tests.antiphon.cli.conftest import Terminal, World
 from tests.antiphon.cli.test_two_members import clone_to
 
 
-@pytest.fixture(autouse=True)
-def _no_long_waits(world: World) -> None:
-    (world.folder / "config.toml").write_text("sync_timeout_s = 0.7\n")
+pytestmark = pytest.mark.usefixtures("short_waits")
 
 
 def members(world: World, *names: str) -> list[Terminal]:
