@@ -14,7 +14,6 @@ from replica.log.kinds import Kind
 from tests.antiphon.cli.conftest import Terminal, World
 from tests.antiphon.cli.test_two_members import clone_to
 
-
 pytestmark = pytest.mark.usefixtures("short_waits")
 
 

@@ -2,7 +2,6 @@
 
 import random
 from math import inf
-from pathlib import Path
 
 import pytest
 
@@ -27,19 +26,7 @@ DAMAGES = (
 """Damage to one of the rows that name a membership entry."""
 
 
-@pytest.fixture
-def disk(tmp_path: Path) -> Disk:
-    return Disk(tmp_path)
-
-
-@pytest.fixture(autouse=True)
-def _long_logs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(records, "READ_ENTRIES_MAX", 2)
-
-
-@pytest.fixture(autouse=True)
-def _no_time_passes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(record_keeper, "CHECK_S", 3_600.0)  # but for `later`
+pytestmark = pytest.mark.usefixtures("long_logs")
 
 
 async def test_only_changes_of_the_membership_make_a_start_read(disk: Disk) -> None:

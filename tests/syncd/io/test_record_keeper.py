@@ -4,7 +4,6 @@ import asyncio
 import time
 from collections.abc import Mapping
 from math import inf
-from pathlib import Path
 
 import pytest
 
@@ -12,7 +11,6 @@ from replica.errors import StoreError
 from replica.ids import ConversationId
 from replica.io.store import Store
 from replica.log.entry import Entry
-from syncd import records
 from syncd.io import record_keeper
 from syncd.listing import item_of, list_of
 from tests.support.files import flip_byte, full_disk, query
@@ -24,21 +22,6 @@ from tests.syncd.io.hub_disk import (
     push,
     stored_logs,
 )
-
-
-@pytest.fixture
-def disk(tmp_path: Path) -> Disk:
-    return Disk(tmp_path)
-
-
-@pytest.fixture
-def _long_logs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(records, "READ_ENTRIES_MAX", 2)
-
-
-@pytest.fixture(autouse=True)
-def _no_time_passes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(record_keeper, "CHECK_S", 3_600.0)  # but for `later`
 
 
 async def test_a_start_after_a_kill_reads_what_changed_just_before(disk: Disk) -> None:
@@ -68,7 +51,7 @@ async def test_few_entries_have_no_records(disk: Disk) -> None:
     assert disk.records == 0
 
 
-@pytest.mark.usefixtures("_long_logs")
+@pytest.mark.usefixtures("long_logs")
 class TestLongLogs:
     """All of these are long enough for a record."""
 
