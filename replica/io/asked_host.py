@@ -9,7 +9,10 @@ class HostMissing(HostError):
     """No model host is a member of this conversation."""
 
     reason = "HOST_MISSING"
-    next_step = "Start one with `antiphon up`, then begin a conversation with `antiphon new`."
+    next_step = (
+        "Invite one, `antiphon invite NAME --role host`. Or start one with `antiphon up`, and begin"
+        " a conversation with `antiphon new`."
+    )
 
 
 def choose_host(
