@@ -36,7 +36,8 @@ class Known:
         log, sums = held.log, held.log.checksums
         if stored is None:
             stored = Stored(held.id, len(log), log.size_bytes, sums.log, sums.membership)
-        stored = replace(stored, membership=sums.membership)
+        else:  # a store may be unable to tell it
+            stored = replace(stored, membership=sums.membership)
         whole = None if held.damage else stored
         members = frozenset(log.membership.members())
         return cls(members, held.creator, frozenset(hosts_awaited(held)), whole)

@@ -3,7 +3,7 @@
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -15,7 +15,6 @@ from antiphon.cli.session import Session, is_synced, unsynced_words
 from replica.errors import AntiphonError
 from replica.ids import ConversationId, EntryId, short
 from replica.io import Replica, SecondLook, held_at_hub, look_again, pinned_key, require_link
-from replica.log import Bundle
 
 _PREFIX = "second-look-"
 
@@ -91,22 +90,18 @@ def _difference(found: SecondLook, findings: Findings) -> HubDiffers | None:
     return HubDiffers(f"{counted(count, 'entry', 'entries')} differ") if count else None
 
 
-async def held_of(session: Session, replica: Replica, bundle: Bundle) -> frozenset[EntryId]:
-    """Return the entries of a bundle, unknown here, that the hub holds and has not sent.
+async def held_of(
+    session: Session, replica: Replica, conversation: ConversationId, new: Set[EntryId]
+) -> frozenset[EntryId]:
+    """Return which entries of a bundle, new here, the hub holds and has not sent.
 
-    None where nothing of it is here, or the hub is away or refuses it: then the hub has stated
-    nothing of it. Those that are not covered once they are imported were not kept back.
+    Empty where the hub is away or refuses the conversation: then it has stated nothing of it.
+    Those that are not covered once they are imported were not kept back.
     """
-    conversation = bundle.entries[0].conversation
-    loaded = await replica.store.load(conversation)
-    known = {entry.id for entry in loaded.entries}
-    new = {entry.id for entry in bundle.entries} - known
-    if not known or not new:
-        return frozenset()
     try:
         if not await session.sync(replica, conversation):
             return frozenset()
-        new -= (await replica.load(conversation)).log.entries.keys()
+        new = new - (await replica.load(conversation)).log.entries.keys()
         timeout_s = session.settings.sync_timeout_s
         found = await held_at_hub(replica, conversation, new, timeout_s)
     except AntiphonError:

@@ -88,14 +88,17 @@ async def import_(
         _show_bundle(session, bundle)
         return
     async with session.replica() as replica:
-        before = await _ids_held(replica, bundle.entries[0].conversation)
-        at_hub = await held_of(session, replica, bundle) if before else frozenset()
+        conversation = bundle.entries[0].conversation
+        before = await _ids_held(replica, conversation)
+        new = {entry.id for entry in bundle.entries} - before
+        asks = before and new
+        at_hub = await held_of(session, replica, conversation, new) if asks else frozenset()
         imported = await import_entries(replica, bundle.entries)
         await _store_blobs(session, imported, bundle)
         await session.use(replica.store, imported)
-        new = sum(e.id not in before for e in bundle.entries)
         kept = len(at_hub & (await replica.load(imported)).log.covered()) if at_hub else 0
-        await _report_import(session, replica, imported, _Counts(len(bundle.entries), new, kept))
+        counts = _Counts(len(bundle.entries), len(new), kept)
+        await _report_import(session, replica, imported, counts)
 
 
 async def delete(

@@ -144,7 +144,8 @@ class HostCalls:
             async for response in call:
                 yield response.data
         except grpc.aio.AioRpcError as error:
-            raise status.from_rpc_error(error) from error
+            with self._reached():
+                raise status.from_rpc_error(error) from error
         finally:
             call.cancel()
 
@@ -174,7 +175,8 @@ class HostCalls:
                         )  # fmt: skip
                 yield event
         except grpc.aio.AioRpcError as error:
-            raise status.from_rpc_error(error) from error
+            with self._reached():
+                raise status.from_rpc_error(error) from error
         finally:
             call.cancel()
 
@@ -184,12 +186,13 @@ class HostCalls:
         call = self._stub.Import(metadata=self._metadata())
         try:
             response = None
-            for part in parts:
-                await rpc.typed(call.write(pb.ImportRequest(data=part)))
-                if response is None:  # a host that refuses does so before the rest is sent
-                    response = await rpc.typed(call.read())
-            await call.done_writing()
-            done: pb.ImportResponse = await rpc.typed(call.read())
+            with self._reached():
+                for part in parts:
+                    await rpc.typed(call.write(pb.ImportRequest(data=part)))
+                    if response is None:  # a host that refuses does so before the rest is sent
+                        response = await rpc.typed(call.read())
+                await call.done_writing()
+                done: pb.ImportResponse = await rpc.typed(call.read())
         finally:
             call.cancel()
         return done

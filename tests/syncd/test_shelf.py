@@ -49,6 +49,17 @@ def test_the_record_holds_the_members(held: list[Conversation]):
     assert Known.of(held[0]) == Known(members, held[0].creator, stored=stored)
 
 
+def test_a_record_has_the_sums_of_its_log_where_the_store_can_not_tell_them(
+    held: list[Conversation],
+):
+    log = held[0].log
+    known = Known.of(held[0], Stored(held[0].id, len(log), 7, log.checksums.log, None))
+    assert known is not None
+    assert known.stored is not None
+    assert (known.stored.size_bytes, known.stored.membership) == (7, log.checksums.membership)
+    assert log.checksums.membership[0] == 2
+
+
 def test_a_record_says_who_is_a_member_of_a_log_that_goes_on():
     stored = Stored(UNKNOWN, 9, 900, 90, (3, 30))
     members = frozenset({ADA.public, BOB.public})

@@ -43,8 +43,8 @@ class Members(Handle):
     async def invite(self, name: str, *, role: str = "writer", address: str | None = None) -> str:
         """Return a code with which one person can join, within 24 hours: `antiphon.join(code)`.
 
-        `role` is writer or reader, `name` this replica's own name for the newcomer. Give the code
-        to them in private: whoever has it first can join. `address` is the hub's for
+        `role` is writer, reader or host, `name` this replica's own name for the newcomer.
+        Give the code to them in private: whoever has it first can join. `address` is the hub's for
         them (host:port), where it is not the one used here, such as that of `antiphon up
         --listen`. This replica grants the role by itself while it is open here or in a command.
         Raises ArgumentInvalid, HubUnreachable, NotAllowed for anyone but an owner.
