@@ -373,3 +373,4 @@ def test_a_conversation_begins_without_a_host(world: World, me: Terminal) -> Non
     me.ok("send", "--no-request", "hello")
     me.ok("invite", "a host", "--role", "host")
     assert me.refused("new", "--no-host", "--host", "ab" * 32) == "USAGE_INVALID"
+    assert me.record("new", "--no-host", "--temperature", "0.5")["synchronized"]
