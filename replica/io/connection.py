@@ -1,12 +1,15 @@
 """A connection to an SQLite file, whose thread never keeps a program from ending."""
 
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from typing import Any
 
 import aiosqlite
 
 ROWS_MAX = 64
 """Rows that one hop to the thread brings to an iteration."""
+Read = Callable[..., Awaitable[list[tuple[Any, ...]]]]
+"""Returns the rows that a statement selects, given its parameters. Raises StoreError."""
 
 
 class Connection(aiosqlite.Connection):

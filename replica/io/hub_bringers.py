@@ -4,20 +4,17 @@ A tombstone counts for the key that brought its conversation, also behind a rest
 is lost or damaged lets that key bring one more; so nothing fails for it.
 """
 
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Any
+from collections.abc import Mapping
 
 from replica.errors import StoreError
 from replica.ids import ID_BYTES, KEY_BYTES, ConversationId, PublicKey
 from replica.io import statements as sql
 from replica.io.commit import GroupCommit
+from replica.io.connection import Read
 from replica.io.logger import get_logger
 from replica.io.transaction import Statement
 
 _log = get_logger()
-
-Read = Callable[..., Awaitable[list[tuple[Any, ...]]]]
-"""Returns the rows that a statement selects, given its parameters. Raises StoreError."""
 
 
 class HubBringers:

@@ -5,21 +5,18 @@ conversation erases its record in the same transaction, unless the page of it is
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping
 
 from replica.errors import StoreError
 from replica.ids import ID_BYTES, ConversationId
 from replica.io import small_rows
 from replica.io import statements as sql
 from replica.io.commit import GroupCommit
+from replica.io.connection import Read
 from replica.io.transaction import Statement
 
 _EARLIER = "records of conversations"
 """The key under which earlier versions kept all records, from a stop to the next start."""
-
-Read = Callable[..., Awaitable[list[tuple[Any, ...]]]]
-"""Returns the rows that a statement selects, given its parameters. Raises StoreError."""
 
 
 class HubRecords:

@@ -1,21 +1,17 @@
 """The stored conversations of a store, with their sizes; their entries are not read."""
 
 import contextlib
-from collections.abc import Awaitable, Callable
-from typing import Any
 
 from replica.conversation import Stored
 from replica.errors import StoreError
 from replica.ids import ID_BYTES, ConversationId
 from replica.io import statements as sql
+from replica.io.connection import Read
 from replica.io.logger import get_logger
 from replica.io.repair import Repairs
 from replica.io.rows import is_noted
 
 _log = get_logger()
-
-Read = Callable[..., Awaitable[list[tuple[Any, ...]]]]
-"""Returns the rows that a statement selects, given its parameters. Raises StoreError."""
 
 
 async def stored_conversations(read: Read, repairs: Repairs) -> list[Stored]:

@@ -7,15 +7,15 @@ says whether the deletion is finished; if not, the next start of the hub complet
 """
 
 from collections import Counter
-from collections.abc import Awaitable, Callable, Collection, Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
-from typing import Any
 
 from replica.errors import StoreError
 from replica.ids import ID_BYTES, ConversationId
 from replica.io import small_rows
 from replica.io import statements as sql
 from replica.io.commit import GroupCommit
+from replica.io.connection import Read
 from replica.io.high_water import MarkFile
 from replica.io.logger import get_logger
 from replica.io.rows import checksum_of
@@ -24,9 +24,6 @@ from replica.io.transaction import Statement
 from replica.refusals import ValueDamaged
 
 _log = get_logger()
-
-Read = Callable[..., Awaitable[list[tuple[Any, ...]]]]
-"""Returns the rows that a statement selects, given its parameters. Raises StoreError."""
 
 
 def tombstone_of(columns: Iterable[object]) -> tuple[ConversationId, bool] | None:
