@@ -27,7 +27,6 @@ from replica.core.pauses import Pauses
 from replica.core.selection import FollowPolicy
 from replica.ids import ConversationId, Position, PublicKey
 from replica.link import (
-    Channel,
     Effects,
     EntriesAdmitted,
     EntryFailed,
@@ -206,16 +205,16 @@ class ReplicaCore:
             effects.append(Effects(deliver=(failed,)))
         return self._learned(joined(effects), now)
 
+    def compare(self, conversation: ConversationId, now: float) -> ReplicaEffects:
+        """Ask the hub for what it holds now; a Compared that is as late as `now` answers."""
+        return self._learned(self.link.compare(conversation, now), now)
+
     # --- state ------------------------------------------------------------------------
 
     @property
     def has_ended(self) -> bool:
         """Say whether the link has ended before its stream; the driver then ends the stream."""
         return self.link.has_ended
-
-    def channel(self, conversation: ConversationId) -> Channel | None:
-        """Return the channel of a conversation that is open or being opened on this link."""
-        return self.link.channel(conversation)
 
     # --- internals -----------------------------------------------------------------------
 

@@ -72,6 +72,12 @@ class CurrentLink:
             return Effects()
         return self._link.open(conversation, now, acked=acked, drafts=drafts)
 
+    def compare(self, conversation: ConversationId, now: float) -> Effects:
+        """Compare a conversation that is open, or being opened, with the hub again."""
+        if self._link is None or conversation not in self._link.channels:
+            return Effects()
+        return self._link.open(conversation, now)
+
     def leave(self, conversation: ConversationId) -> Effects:
         """Close a conversation."""
         return self._link.leave(conversation) if self._link else Effects()

@@ -1,7 +1,11 @@
 """The current status of a hub: its link, its hosts, the state of each conversation."""
 
+import time
+from collections.abc import Callable
+from math import inf
+
 from replica.conversation import Conversation, means_removal, refusal_of
-from replica.core import ReplicaCore
+from replica.core import ReplicaCore, ReplicaEffects
 from replica.errors import AntiphonError
 from replica.ids import ConversationId, EntryId, PublicKey, short
 from replica.io.hub_link import HubLink
@@ -9,6 +13,7 @@ from replica.io.logger import get_logger
 from replica.io.status import error_of
 from replica.io.tls_refusals import HubKeyUnknown
 from replica.link import (
+    Compared,
     EntryFailed,
     Event,
     Fault,
@@ -39,8 +44,16 @@ _LASTING = {
 class HubStatus:
     """The state of the link to a hub and of each conversation there."""
 
-    def __init__(self, core: ReplicaCore, link: HubLink | None) -> None:
-        """Read the status from the core and the link; `link` is None if no hub is configured."""
+    def __init__(
+        self,
+        core: ReplicaCore,
+        link: HubLink | None,
+        perform: Callable[[ReplicaEffects], object],
+    ) -> None:
+        """Read the status from the core and the link; `link` is None if no hub is configured.
+
+        `perform` performs the effects of a question to the hub.
+        """
         self.hosts: tuple[LinkedHost, ...] = ()
         """The model hosts named in the last Welcome, those the hub vouches for first.
 
@@ -48,7 +61,10 @@ class HubStatus:
         """
         self._core = core
         self._link = link
+        self._perform = perform
         self._states: dict[ConversationId, SyncState] = {}
+        self._compared: dict[ConversationId, float] = {}
+        """When the last Open was sent that the hub has answered."""
         self._refusals: dict[ConversationId, Fault] = {}
         self._closed_by: Fault | None = None
         self._is_welcomed = False
@@ -60,8 +76,11 @@ class HubStatus:
                 self._states[conversation] = state
                 if state is SyncState.OFFLINE:
                     del self._states[conversation]
+                    self._compared.pop(conversation, None)
                 if state is SyncState.SYNCHRONIZED:
                     self._refusals.pop(conversation, None)
+            case Compared(conversation, since):
+                self._compared[conversation] = since
             case Welcomed(welcome):
                 self.hosts = welcome.hosts
                 self._closed_by, self._is_welcomed = None, True
@@ -72,6 +91,7 @@ class HubStatus:
                 self._refusals.pop(conversation, None)
             case LinkClosed(fault):
                 self._states.clear()
+                self._compared.clear()
                 self._closed_by, self._is_welcomed = fault, False
             case _:
                 pass
@@ -165,10 +185,20 @@ class HubStatus:
         """Say whether the hub showed on this link that it holds `entry` durably."""
         return self._core.holdings.is_acked(conversation, entry)
 
-    def is_in_sync(self, conversation: ConversationId) -> bool:
-        """Say whether hub and replica hold the same log, except for refused entries."""
+    def compare(self, conversation: ConversationId) -> float:
+        """Ask for what the hub holds now; return the time for `is_in_sync`."""
+        now = time.monotonic()
+        self._perform(self._core.compare(conversation, now))
+        return now
+
+    def is_in_sync(self, conversation: ConversationId, since: float = -inf) -> bool:
+        """Say whether hub and replica hold the same log, except for refused entries.
+
+        With `since`, a time of `compare`, everything is here that the hub held then.
+        """
+        is_compared = self._compared.get(conversation, -inf) >= since
         synced = self.state(conversation) is SyncState.SYNCHRONIZED
-        return synced and not self._core.holdings.expects_acks(conversation)
+        return is_compared and synced and not self._core.holdings.expects_acks(conversation)
 
 
 def _say_failed(

@@ -86,7 +86,7 @@ class Replica:
         )
         """The other processes on the store, if it is shared."""
         self._link = HubLink(self._driver, calls) if calls is not None else None
-        self.hub = HubStatus(self._core, self._link)
+        self.hub = HubStatus(self._core, self._link, self._driver.do)
         """The state of the link and of each conversation on it."""
         self.loop = asyncio.get_running_loop()
         """The event loop of all calls."""
@@ -291,14 +291,17 @@ class Replica:
         return True
 
     async def wait_synced(self, conversation: ConversationId, timeout_s: float = 20.0) -> bool:
-        """Wait until hub and replica hold the same entries; False after the timeout.
+        """Wait until the replica holds what the hub holds now, and the hub what the replica holds.
 
+        False after the timeout.
         False at once if only entries that the hub refused for good are left, or if it takes
         nothing of the conversation ever again. Raises ReplicaClosed.
         """
+        since = self.hub.compare(conversation)
 
         def is_decided() -> bool:
-            return self.hub.is_in_sync(conversation) or self.hub.ending(conversation) is not None
+            is_there = self.hub.is_in_sync(conversation, since)
+            return is_there or self.hub.ending(conversation) is not None
 
         found = await self.wait_for(is_decided, timeout_s)
         is_open = self.hub.ending(conversation) is None

@@ -21,6 +21,7 @@ from replica.link.comparison import compare_heads, lacking
 from replica.link.credit import FlowControl, grant_bytes
 from replica.link.effects import Effects, EffectsBuilder, conversation_of
 from replica.link.events import (
+    Compared,
     DraftReceived,
     EntriesAcked,
     EntriesAdmitted,
@@ -79,6 +80,7 @@ __all__ = [
     "Challenge",
     "Channel",
     "Close",
+    "Compared",
     "Credit",
     "DraftReceived",
     "Effects",

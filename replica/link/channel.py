@@ -11,11 +11,12 @@ from itertools import islice
 
 from replica import limits
 from replica.conversation import Conversation, Draft
-from replica.ids import ConversationId, Digest, EntryId, Position
+from replica.ids import ConversationId, EntryId, Position
 from replica.link.comparison import Backlog, covered_ids
 from replica.link.effects import EffectsBuilder
 from replica.link.events import EntriesAcked, StateChanged, SyncState
-from replica.link.messages import Entries, Ids
+from replica.link.last_open import LastOpen
+from replica.link.messages import Entries, Ids, Opened
 from replica.link.outgoing import Outgoing
 from replica.log import Entry
 
@@ -40,14 +41,9 @@ class Channel:
     recheck_at: float | None = None
     awaited: set[EntryId] | None = None
     """The entries whose acks decide at `recheck_at`; None: heads are compared in any case."""
-    asked_with_heads: bool = False
-    """The last Open named our heads, so the peer sends missing entries without being asked."""
-    is_asking: bool = False
-    """The last Open has no answer yet."""
+    last_open: LastOpen = field(default_factory=LastOpen)
     lists_due: set[bool] = field(default_factory=set)
     """The lists of all ids that a hub may still send behind the last Open: an answer, or not."""
-    asked_digest: Digest | None = None
-    """The digest that the last Open stated."""
     check_at: float | None = None
     """Time to compare digests again, because entries were in flight at the last heartbeat."""
     busy_checks: int = 0
@@ -70,6 +66,8 @@ class Channel:
     ids_due: Iterator[Ids] | None = None
     backlog: Backlog | None = None
     """Entries a hub sends before the queued ones, found as they are sent (DECISIONS D200)."""
+    is_answer_due: bool = False
+    """A hub has still to answer a digest, behind the entries that are queued (LINK-11)."""
 
     def refuse(self, entry_id: EntryId) -> None:
         """Mark one of our entries as refused for good."""
@@ -126,18 +124,21 @@ class Channel:
     def is_due(self) -> bool:
         """Say whether anything is queued that may be sent: drafts wait until the peer is open."""
         is_walking = self.ids_due is not None or self.backlog is not None
-        return bool(is_walking or self.outgoing or (self.drafts_due and self.is_open))
+        is_queued = self.outgoing or self.is_answer_due
+        return bool(is_walking or is_queued or (self.drafts_due and self.is_open))
 
     def next_frame(
         self, conversation: Conversation, *, awaits_acks: bool
-    ) -> Ids | Entries | Draft | None:
-        """Return the next counted frame: ids, then entries, then drafts; None if all is sent."""
+    ) -> Ids | Entries | Opened | Draft | None:
+        """Return the next frame: ids, entries, a due answer, then drafts; None if all is sent."""
         if self.ids_due is not None:
             if ids := next(self.ids_due, None):
                 return ids
             self.ids_due = None
         if entries := self._next_entries(conversation, awaits_acks=awaits_acks):
             return Entries(self.id, entries)
+        if self.is_answer_due:
+            return late_answer(self, conversation)
         # Without its seal, which goes with the entries, a reader can't check a draft.
         return self._next_draft(conversation) if self.is_open else None
 
@@ -251,6 +252,17 @@ class Channel:
                 self.drafts_due.discard(request)  # also behind progress, which moves nothing
             return frame
         return None
+
+
+def is_sending(channel: Channel) -> bool:
+    """Say whether ids or entries are queued for sending."""
+    return channel.ids_due is not None or channel.backlog is not None or bool(channel.outgoing)
+
+
+def late_answer(channel: Channel, held: Conversation) -> Opened:
+    """Return the answer to the digest that was another one; it is due no longer."""
+    channel.is_answer_due = False
+    return Opened(channel.id, held.log.digest, False)
 
 
 def ids_kept(channels: Iterable[Channel]) -> int:

@@ -11,8 +11,8 @@ from replica.conversation import Conversation
 from replica.ids import ConversationId, EntryId, Position, PublicKey
 from replica.link import comparison
 from replica.link.channel import Channel
-from replica.link.effects import EffectsBuilder
-from replica.link.events import EntriesAdmitted, SyncState
+from replica.link.effects import EffectsBuilder, conversation_of
+from replica.link.events import Compared, EntriesAdmitted, SyncState
 from replica.link.exchange import Exchange, Side
 from replica.link.messages import Ack, Entries, Fault, Message, Open, Opened
 from replica.link.refusal import deny, refuses_conversation
@@ -42,7 +42,7 @@ class ClientSide(Exchange):
         """Receive a message about a conversation; the link has checked its direction."""
         match message:
             case Opened():
-                self.receive_opened(message, out, now)
+                self._receive_opened(message, out, now)
             case Entries():
                 self.receive_entries(message, peer, out, now)
             case Ack():
@@ -51,6 +51,10 @@ class ClientSide(Exchange):
                 self._receive_refusal(message, out, now)
             case _:
                 super().receive(message, peer, out, now)
+        about = conversation_of(message)
+        channel = self.channels.get(about) if about is not None else None
+        if channel is not None and channel.last_open.is_due_again:
+            self.verify([channel], out, now)
 
     # --- opening and appending ------------------------------------------------------
 
@@ -75,8 +79,8 @@ class ClientSide(Exchange):
         channel.recheck(now + limits.RESYNC_S)
         channel.check_at = None
         channel.received_since_check = False
-        channel.asked_with_heads, channel.is_asking = with_heads, True
-        channel.asked_digest, channel.lists_due = log.digest, {False, True}
+        channel.last_open.begin(log.digest, now, with_heads=with_heads)
+        channel.lists_due = {False, True}
         heads = comparison.sendable_heads(log) if with_heads else None
         self._send(Open(channel.id, log.digest, heads, channel.with_drafts), out)
 
@@ -113,7 +117,8 @@ class ClientSide(Exchange):
         # Refused while they were uncovered: those that these made covered.
         channel.refused.difference_update(set(new) - set(ids))
         channel.unacked.update(new)
-        self._ask_later(channel, now)
+        if channel.recheck_at is None:
+            channel.recheck(now + limits.RESYNC_S, channel.unacked)
         if channel.is_open and send:
             channel.queue(new)
 
@@ -122,23 +127,32 @@ class ClientSide(Exchange):
         channel.unacked.update(ids)
         channel.queue(ids)
 
-    def _ask_later(self, channel: Channel, now: float) -> None:
-        if channel.recheck_at is None:
-            channel.recheck(now + limits.RESYNC_S, channel.unacked)
-
     # --- comparing ------------------------------------------------------------------
 
-    def receive_opened(self, message: Opened, out: EffectsBuilder, now: float) -> None:
-        """Become synchronized, or send the entries that the hub lacks (LINK-12)."""
+    def compare(self, channel: Channel, out: EffectsBuilder, now: float) -> None:
+        """Compare digests from now on: at once, or as soon as an answer can prove something."""
+        channel.last_open.is_due_again = True
+        self.verify([channel], out, now)
+
+    def _receive_opened(self, message: Opened, out: EffectsBuilder, now: float) -> None:
+        """Receive the answer to the last Open, and say so once it leads to no other one."""
         channel = self.channels.get(message.conversation)
-        if channel is None or not _is_answer(channel, message):
+        if channel is None or not channel.last_open.is_answered_by(message):
             return
+        channel.seedings, channel.last_open.is_unanswered = 0, False
+        self._compare_digests(channel, message, out, now)
+        if not channel.last_open.is_unanswered:
+            out.deliver.append(Compared(channel.id, channel.last_open.sent_at))
+
+    def _compare_digests(
+        self, channel: Channel, message: Opened, out: EffectsBuilder, now: float
+    ) -> None:
+        """Become synchronized, or send the entries that the hub lacks (LINK-12)."""
         held = self._conversation(channel.id)
-        channel.seedings, channel.is_asking = 0, False
         if not channel.is_open:
             self._ask_missing(held, out)
         if message.digest == held.log.digest:
-            if not (channel.is_open or message.equal or channel.asked_with_heads):
+            if not (channel.is_open or message.equal or channel.last_open.with_heads):
                 # Entries in flight made the logs equal; the hub has not opened its side.
                 self.send_open(channel, out, now, with_heads=False)
                 return
@@ -165,7 +179,7 @@ class ClientSide(Exchange):
         synchronized = channel.state is SyncState.SYNCHRONIZED
         explained = channel.received_since_check or channel.unacked or channel.refused
         surprising = synchronized and not explained
-        if synchronized and not surprising and self._check_later(channel, message, now):
+        if synchronized and not surprising and _check_later(channel, message, now):
             return
         acked = channel.mark_acked(held, (head.id for head in message.heads or ()))
         channel.deliver_acked(acked, out)
@@ -173,7 +187,7 @@ class ClientSide(Exchange):
         channel.change(state, out)
         if message.heads == () or comparison.sendable_heads(held.log) is None:  # REC-6
             channel.queue_ids(held, answer=bool(message.heads))
-        elif message.heads is None or not channel.asked_with_heads:
+        elif message.heads is None or not channel.last_open.with_heads:
             self.send_open(channel, out, now, with_heads=True)
         channel.is_open = True
         channel.busy_checks = 0
@@ -182,23 +196,14 @@ class ClientSide(Exchange):
             self._send_missing(channel, held, message.heads)
             channel.settle(out)
 
-    def _check_later(self, channel: Channel, message: Opened, now: float) -> bool:
-        """Postpone a comparison made inconclusive by entries in flight, a few times in a row."""
-        if message.heads is not None or channel.busy_checks >= BUSY_CHECKS_MAX:
-            return False
-        channel.busy_checks += 1
-        channel.check_at = now + limits.RESYNC_S
-        if not channel.unacked:
-            channel.recheck_at = None
-        return True
-
     # --- deadlines ------------------------------------------------------------------
 
     def verify(self, channels: Iterable[Channel], out: EffectsBuilder, now: float) -> None:
-        """Compare the digests of synchronized conversations (LINK-12)."""
+        """Compare the digests of synchronized conversations that wait for no answer (LINK-12)."""
         for channel in channels:
             channel.check_at = None
-            if channel.state is SyncState.SYNCHRONIZED and not channel.unacked:
+            is_settled = not (channel.unacked or channel.last_open.is_unanswered)
+            if channel.state is SyncState.SYNCHRONIZED and is_settled:
                 self.send_open(channel, out, now, with_heads=False)
 
     def _compare_again(self, channel: Channel, out: EffectsBuilder, now: float) -> None:
@@ -282,28 +287,27 @@ class ClientSide(Exchange):
 
     def _seed(self, channel: Channel, fault: Fault, out: EffectsBuilder, now: float) -> None:
         """Send the whole conversation to a hub that does not know it (LINK-10)."""
+        is_asking = channel.last_open.is_unanswered
         if fault.entry is not None:
             # It refused our entries; the answer to the next Open gives the reason.
-            if channel.seedings and not channel.is_asking and channel.state is not SyncState.DENIED:
+            if channel.seedings and not is_asking and channel.state is not SyncState.DENIED:
                 channel.recheck(now)
             return
-        if channel.state is SyncState.DENIED and not channel.is_asking:
+        if channel.state is SyncState.DENIED and not is_asking:
             return  # a copy of a refusal that was received, or one of entries sent before it
-        channel.is_asking = False
+        channel.last_open.is_unanswered = False
         if seed(channel, self._conversation(channel.id), now):
             channel.change(SyncState.RECONCILING, out)
         else:
             deny(channel, fault, out, now)
 
 
-def _is_answer(channel: Channel, message: Opened) -> bool:
-    """Say whether an Opened answers the last Open.
-
-    One answer per Open, and only one that may follow it: else a hub that writes digests
-    without reading makes a client send its heads for each of them.
-    """
-    if not channel.is_asking:
+def _check_later(channel: Channel, message: Opened, now: float) -> bool:
+    """Postpone a comparison made inconclusive by entries in flight, a few times in a row."""
+    if message.heads is not None or channel.busy_checks >= BUSY_CHECKS_MAX:
         return False
-    if message.equal:
-        return message.digest == channel.asked_digest  # LINK-60
-    return message.heads is not None or not channel.asked_with_heads  # LINK-11
+    channel.busy_checks += 1
+    channel.check_at = now + limits.RESYNC_S
+    if not channel.unacked:
+        channel.recheck_at = None
+    return True

@@ -58,6 +58,15 @@ class StateChanged:
 
 
 @dataclass(frozen=True, slots=True)
+class Compared:
+    """The hub answered an Open: what it held then is here, unless the state says otherwise."""
+
+    conversation: ConversationId
+    since: float
+    """When the Open was sent, in seconds on the link's clock."""
+
+
+@dataclass(frozen=True, slots=True)
 class DraftReceived:
     """A draft arrived; its signature was checked against its host's key."""
 
@@ -97,6 +106,7 @@ Event = (
     | EntriesAcked
     | EntryFailed
     | StateChanged
+    | Compared
     | DraftReceived
     | Welcomed
     | Listed

@@ -122,13 +122,16 @@ class Link:
         acked: Iterable[Position] = (),
         drafts: bool = True,
     ) -> Effects:
-        """Start syncing one conversation (client).
+        """Start syncing one conversation; compare again where it is open already (client).
 
         `acked` are positions this hub is known to hold durably from an earlier
         link. If they cover the whole log, a digest of 32 bytes is sent alone.
         """
         assert isinstance(self.exchange, ClientSide), "a client opens conversations"
         out = EffectsBuilder()
+        if (known := self.channels.get(conversation)) is not None:
+            self.exchange.compare(known, out, now)
+            return self._finish(out)
         channel = self.exchange.add_channel(conversation, acked, drafts=drafts)
         if self.phase is Phase.READY:
             self.exchange.send_open(channel, out, now, with_heads=bool(channel.unacked))

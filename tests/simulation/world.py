@@ -288,7 +288,7 @@ class World:
                     return f"{replica.name} lacks entries that its disk lost"
                 if mine is None or mine.log.digest != held.log.digest:
                     return f"{replica.name} differs from the hub"
-                channel = replica.core.channel(conversation)
+                channel = replica.core.link.channel(conversation)
                 if channel is None or channel.state is not SyncState.SYNCHRONIZED:
                     return f"{replica.name} is not synchronized"
                 if channel.unacked or channel.wanted:

@@ -237,8 +237,9 @@ class Conversation(Members):
     async def sync(self, timeout_s: float = 20.0) -> bool:
         """Wait until hub and replica hold the same; False after the timeout.
 
-        False at once where the hub takes nothing of this conversation ever again. Raises
-        ReplicaClosed, also where the replica is closed meanwhile.
+        What the hub held when `sync` was called is here then, whoever wrote it. False at once where
+        the hub takes nothing of this conversation ever again. Raises ReplicaClosed, also where the
+        replica is closed meanwhile.
 
         >>> await trip.sync(timeout_s=5.0)
         True

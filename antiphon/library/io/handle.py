@@ -108,12 +108,14 @@ class Handle:
 
     async def caught_up(self) -> None:
         """Wait for what a linked hub holds, so that the calls of other devices are found."""
+        hub = self.replica.hub
+        since = hub.compare(self.id)
 
         def is_decided() -> bool:
-            hub = self.replica.hub
-            return hub.is_away or hub.is_in_sync(self.id) or hub.ending(self.id) is not None
+            is_there = hub.is_in_sync(self.id, since)
+            return hub.is_away or is_there or hub.ending(self.id) is not None
 
-        if self.replica.hub.is_configured:
+        if hub.is_configured:
             await self.replica.wait_for(is_decided, SYNC_S)
 
     async def _held(self) -> Held:

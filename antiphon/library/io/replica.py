@@ -4,6 +4,7 @@ import asyncio
 import os
 from collections.abc import AsyncGenerator, AsyncIterator, Set
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from math import inf
 from pathlib import Path
 from typing import TypeVar
 
@@ -218,12 +219,13 @@ class Replica:
         """
         check_timeout(timeout_s)
         stored = {*await self._stored()}
+        since = min(map(self._core.hub.compare, stored), default=-inf)
 
         def is_decided(one: ConversationId) -> bool:
             hub = self._core.hub
             if one not in stored and hub.denial(one) is not None:
                 return True  # it was listed, and nothing of it came
-            return hub.is_in_sync(one) or hub.ending(one) is not None
+            return hub.is_in_sync(one, since) or hub.ending(one) is not None
 
         def is_done() -> bool:
             known = {*stored, *self._listed}

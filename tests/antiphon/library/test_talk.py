@@ -303,3 +303,19 @@ async def test_a_key_without_a_role_reads_an_imported_conversation_and_can_not_a
         assert await trip.history() == ()
         with pytest.raises(HostMissing):
             await trip.ask("Anyone?")
+
+
+SYNCS = 100
+
+
+async def test_a_sync_brings_what_another_member_has_synced_before(lab: Lab):
+    async with lab.open() as ada, lab.open("bob") as bob:
+        hers = await ada.conversation("plan")
+        await hers.grant(bob.key)
+        assert await hers.sync()
+        his = await bob.get(hers.id)
+        for number in range(SYNCS):
+            said = await his.say(str(number))
+            assert await his.sync()
+            assert await hers.sync()
+            assert (await hers.history())[-1].entry == said

@@ -69,7 +69,7 @@ class Owner:
     @property
     def is_served(self) -> bool:
         """Say whether the host has the conversation open, in sync and with its request."""
-        channel = self.scene.core.channel(self.id)
+        channel = self.scene.core.link.channel(self.id)
         held = self.scene.core.shelf.get(self.id)
         is_whole = held is not None and self.last.id in held.log.entries
         return is_whole and channel is not None and channel.state is SyncState.SYNCHRONIZED
@@ -146,7 +146,7 @@ def test_a_hub_that_lies_about_the_creator_gains_nothing() -> None:
     item = ListingItem(foreign.id, FRIEND.public, awaited=True)
     lie = Listing((item,))
     scene.do(scene.core.receive(lie, scene.now))
-    assert scene.core.channel(foreign.id) is None
+    assert scene.core.link.channel(foreign.id) is None
     assert foreign.id not in scene.core.shelf
 
 

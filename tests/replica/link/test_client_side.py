@@ -228,7 +228,7 @@ def test_waiting_for_credit_postpones_the_recheck(scene: Scene) -> None:
 def test_an_inconclusive_comparison_is_postponed_a_few_times(scene: Scene) -> None:
     channel = scene.channel(scene.genesis, scene.line[-1])
     channel.state, channel.is_open = SyncState.SYNCHRONIZED, True
-    channel.is_asking = True
+    channel.last_open.is_unanswered = True
     for _ in range(BUSY_CHECKS_MAX):
         channel.received_since_check = True
         scene.receive(Opened(scene.id, OTHER, False), 4.0)
@@ -324,7 +324,7 @@ def test_a_comparison_put_off_is_rechecked_only_for_unacked_entries(
 ) -> None:
     channel = scene.channel(scene.genesis, scene.line[-1])
     channel.state, channel.is_open, channel.recheck_at = SyncState.SYNCHRONIZED, True, 3.0
-    channel.is_asking = channel.received_since_check = True
+    channel.last_open.is_unanswered = channel.received_since_check = True
     channel.unacked = {scene.line[-1].id} if is_unacked else set()
     scene.receive(Opened(scene.id, OTHER, False), 2.0)
     assert channel.check_at == 2.0 + limits.RESYNC_S

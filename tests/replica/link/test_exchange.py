@@ -141,7 +141,7 @@ def inconclusive(scene: Scene) -> list[Open]:
     """Answer a comparison with another digest before an entry's ack; return the Opens after it."""
     scene.network.loses = lambda message: isinstance(message, (Ack, Opened))
     asked = scene.client.link.channels[scene.id]
-    asked.is_asking, asked.asked_with_heads = True, False
+    asked.last_open.begin(Digest(bytes(32)), 0.0, with_heads=False)
     (entry,) = scene.chain(1)
     scene.client.append(entry)
     before = len(of(Open, scene.client.sent))

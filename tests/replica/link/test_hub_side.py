@@ -1,18 +1,15 @@
 """The hub's side of one link: opens, acks, and refusals of strangers."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 import pytest
 
 from replica import limits
 from replica.conversation.conversation import Conversation
 from replica.conversation.drafts import Draft, DraftStream, extend_digest
-from replica.conversation.shelf import MemoryShelf
-from replica.ids import ConversationId, Digest, EntryId, Position, PublicKey
+from replica.ids import ConversationId, Digest, EntryId, Position
 from replica.link.codec import encode_frame
-from replica.link.effects import EffectsBuilder
-from replica.link.hub_side import HubSide
 from replica.link.messages import (
     Ack,
     Close,
@@ -30,48 +27,12 @@ from replica.log.body import Grant, Member, Revocation, Role
 from replica.log.entry import Entry
 from replica.log.log import Log
 from replica.refusals import ConversationUnknown, EntriesMissing, LanesDiverged, QuotaExceeded
+from tests.support.hub_scene import Scene
 from tests.support.writers import Writer, said
 
 OTHER = Digest(b"?" * 32)
 NOWHERE = ConversationId(b"n" * 32)
 EVE = Writer(9).public
-
-
-@dataclass
-class Scene:
-    """A hub with one conversation of Ada's, and the messages it sends on her link."""
-
-    ada: Writer = field(default_factory=lambda: Writer(1))
-    sent: list[Message] = field(default_factory=list)
-    shelf: MemoryShelf = field(default_factory=MemoryShelf)
-
-    def __post_init__(self) -> None:
-        self.genesis = self.ada.genesis()
-        self.id = self.genesis.conversation
-        self.line: list[Entry] = [self.genesis]
-        for number in range(3):
-            self.line.append(self.ada.write(self.id, said(str(number)), parents=self.line[-1:]))
-        self.held = Conversation.restore(self.id, self.line)
-        self.shelf.add(self.held)
-        self.out = EffectsBuilder()
-        self.side = HubSide(
-            self.shelf,
-            send=lambda message, _out: self.sent.append(message),
-            may_create=lambda _key: True,
-            entries_max=None,
-        )
-
-    def receive(self, message: Message, peer: PublicKey | None = None) -> list[Message]:
-        """Return the messages sent in answer, with or without credit."""
-        self.sent.clear()
-        self.side.receive(message, peer or self.ada.public, self.out, 0.0)
-        return list(self.sent)
-
-    def pumped(self, peer: PublicKey | None = None, *, limit: int = 1_000) -> list[Message]:
-        self.sent.clear()
-        may_send = lambda: len(self.sent) < limit  # noqa: E731  # a function of the test
-        self.side.pump(peer or self.ada.public, self.out, may_send=may_send)
-        return list(self.sent)
 
 
 class CountedLooks:

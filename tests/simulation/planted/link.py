@@ -9,7 +9,7 @@ from replica.conversation.conversation import Conversation
 from replica.conversation.drafts import DraftStream
 from replica.ids import ConversationId, EntryId
 from replica.limits import RESYNC_S
-from replica.link import comparison
+from replica.link import client_side, comparison
 from replica.link.channel import Channel
 from replica.link.client_side import ClientSide
 from replica.link.credit import FlowControl
@@ -110,22 +110,22 @@ def calls_every_digest_equal_at_the_hub() -> Patch:
 
 
 def calls_every_digest_equal_at_the_client() -> Patch:
-    receive = ClientSide.receive_opened
+    receive = ClientSide._receive_opened
 
     def agree(self: ClientSide, message: Opened, out: EffectsBuilder, now: float) -> None:
         digest = self.shelf[message.conversation].log.digest
         receive(self, replace(message, digest=digest), out, now)
 
-    return mock.patch.object(ClientSide, "receive_opened", agree)
+    return mock.patch.object(ClientSide, "_receive_opened", agree)
 
 
 def puts_a_comparison_off_for_ever() -> Patch:
-    def later(self: ClientSide, channel: Channel, message: Opened, now: float) -> bool:
+    def later(channel: Channel, message: Opened, now: float) -> bool:
         channel.check_at = now + RESYNC_S
         channel.recheck_at = None
         return True
 
-    return mock.patch.object(ClientSide, "_check_later", later)
+    return mock.patch.object(client_side, "_check_later", later)
 
 
 def counts_lanes_the_hub_is_ahead_on_as_acked() -> Patch:
