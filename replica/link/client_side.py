@@ -202,7 +202,7 @@ class ClientSide(Exchange):
         """Compare the digests of synchronized conversations that wait for no answer (LINK-12)."""
         for channel in channels:
             channel.check_at = None
-            is_settled = not (channel.unacked or channel.last_open.is_unanswered)
+            is_settled = not (channel.unacked or channel.last_open.awaits_answer(now))
             if channel.state is SyncState.SYNCHRONIZED and is_settled:
                 self.send_open(channel, out, now, with_heads=False)
 

@@ -6,6 +6,7 @@ whose answer it waits for: what the hub held then is here, once it is answered.
 
 from dataclasses import dataclass
 
+from replica import limits
 from replica.ids import Digest
 from replica.link.messages import Opened
 
@@ -28,6 +29,10 @@ class LastOpen:
         """Note that an Open is sent."""
         self.is_unanswered, self.is_due_again = True, False
         self.digest, self.sent_at, self.with_heads = digest, now, with_heads
+
+    def awaits_answer(self, now: float) -> bool:
+        """Say whether an answer may still come; after RESYNC_S it counts as lost."""
+        return self.is_unanswered and now < self.sent_at + limits.RESYNC_S
 
     def is_answered_by(self, message: Opened) -> bool:
         """Say whether an Opened answers it.

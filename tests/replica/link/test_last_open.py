@@ -2,6 +2,7 @@
 
 import pytest
 
+from replica import limits
 from replica.ids import ConversationId, Digest
 from replica.link.last_open import LastOpen
 from replica.link.messages import Opened
@@ -32,6 +33,13 @@ def test_an_answer_without_heads_is_one_to_a_digest_alone(last: LastOpen, with_h
     last.begin(OURS, 3.0, with_heads=with_heads)
     assert last.is_answered_by(Opened(ID, OTHER, False)) is not with_heads
     assert last.is_answered_by(Opened(ID, OTHER, False, ()))
+
+
+def test_an_answer_counts_as_lost_after_a_while(last: LastOpen) -> None:
+    assert not last.awaits_answer(0.0)
+    last.begin(OURS, 3.0, with_heads=False)
+    assert last.awaits_answer(3.0 + limits.RESYNC_S - 0.1)
+    assert not last.awaits_answer(3.0 + limits.RESYNC_S)
 
 
 def test_an_open_is_the_comparison_that_was_due(last: LastOpen) -> None:
