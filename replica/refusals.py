@@ -368,7 +368,7 @@ class StoreLocked(StoreError):
     """Another process holds this store."""
 
     reason = "STORE_LOCKED"
-    next_step = "End that process and try again, or use another data folder."
+    next_step = "End that process, or let a stopped one go on (fg), or use another data folder."
     retryable = True
 
 

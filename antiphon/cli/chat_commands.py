@@ -34,6 +34,7 @@ HELP = """\
 /help           show this help
 /quit           leave, as does Ctrl-D; the conversation is kept
 Ctrl-C          cancel the answer and keep received text; again: leave
+Ctrl-Z          stop the chat; `fg` in the shell goes on with it
 \"\"\"             begin and end a message of several lines; a paste is one too"""
 
 

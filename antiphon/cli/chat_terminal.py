@@ -24,6 +24,7 @@ from antiphon.cli.line_editor import (
     Interrupted,
     LineEditor,
     Submitted,
+    Suspended,
     Typed,
 )
 from antiphon.cli.rows import TALK, entries_at
@@ -164,6 +165,10 @@ class TerminalChat:
                 await self._look()  # what was sent right before it can be cancelled
                 self._is_stale = True
                 await self._interrupt()
+            case Suspended():
+                with self._screen.aside():
+                    self._keyboard.suspend()
+                self._resize()
             case Ended():
                 self._code = self._code or 0
             case Cut():

@@ -16,8 +16,10 @@ _CTRL_C = b"\x03"
 class Keyboard:
     """The bytes typed since the chat began, also before anybody reads them."""
 
-    def __init__(self) -> None:
-        """Keep what is typed until `listen`."""
+    def __init__(self, descriptor: int) -> None:
+        """Keep what is typed at a terminal until `listen`; `begin` first."""
+        self._descriptor = descriptor
+        self._before = termios.tcgetattr(descriptor)
         self._kept = b""
         self._listener: Callable[[bytes], None] | None = None
 
@@ -36,6 +38,31 @@ class Keyboard:
         else:
             self._kept = (self._kept + data)[-_READ_BYTES:]
 
+    def begin(self) -> None:
+        """Let keys be bytes, neither echoed nor signals; what was typed before is kept."""
+        raw = termios.tcgetattr(self._descriptor)
+        raw[0] &= ~(termios.ICRNL | termios.INLCR | termios.IGNCR | termios.IXON)
+        raw[3] &= ~(termios.ICANON | termios.ECHO | termios.ISIG | termios.IEXTEN)
+        raw[6][termios.VMIN], raw[6][termios.VTIME] = 1, 0
+        termios.tcsetattr(self._descriptor, termios.TCSADRAIN, raw)
+        sys.stdout.write(_PASTE_ON)
+        sys.stdout.flush()
+
+    def end(self) -> None:
+        """Leave the terminal as it was."""
+        sys.stdout.write(_PASTE_OFF)
+        sys.stdout.flush()
+        termios.tcsetattr(self._descriptor, termios.TCSADRAIN, self._before)
+
+    def suspend(self) -> None:
+        """Stop the processes of this job, as a terminal does for Ctrl-Z; return once they go on.
+
+        Without a shell that could let them go on, the system leaves them running.
+        """
+        self.end()
+        os.kill(0, signal.SIGTSTP)
+        self.begin()
+
 
 @contextmanager
 def raw_keyboard() -> Iterator[Keyboard]:
@@ -43,13 +70,8 @@ def raw_keyboard() -> Iterator[Keyboard]:
 
     Keys are neither echoed nor signals: Ctrl-C is a byte. Output is unchanged.
     """
-    keyboard, loop = Keyboard(), asyncio.get_running_loop()
-    descriptor = sys.stdin.fileno()
-    before = termios.tcgetattr(descriptor)
-    raw = termios.tcgetattr(descriptor)
-    raw[0] &= ~(termios.ICRNL | termios.INLCR | termios.IGNCR | termios.IXON)
-    raw[3] &= ~(termios.ICANON | termios.ECHO | termios.ISIG | termios.IEXTEN)
-    raw[6][termios.VMIN], raw[6][termios.VTIME] = 1, 0
+    descriptor, loop = sys.stdin.fileno(), asyncio.get_running_loop()
+    keyboard = Keyboard(descriptor)
 
     def read() -> None:
         try:
@@ -60,15 +82,10 @@ def raw_keyboard() -> Iterator[Keyboard]:
             loop.remove_reader(descriptor)
         keyboard.receive(data)
 
-    # What was typed before is kept.
-    termios.tcsetattr(descriptor, termios.TCSADRAIN, raw)
+    keyboard.begin()
     loop.add_reader(descriptor, read)
-    sys.stdout.write(_PASTE_ON)
-    sys.stdout.flush()
     try:
         yield keyboard
     finally:
         loop.remove_reader(descriptor)
-        sys.stdout.write(_PASTE_OFF)
-        sys.stdout.flush()
-        termios.tcsetattr(descriptor, termios.TCSADRAIN, before)
+        keyboard.end()

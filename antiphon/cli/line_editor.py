@@ -52,6 +52,11 @@ class Interrupted:
 
 
 @dataclass(frozen=True, slots=True)
+class Suspended:
+    """Ctrl-Z was pressed; the line is unchanged."""
+
+
+@dataclass(frozen=True, slots=True)
 class Ended:
     """Ctrl-D was pressed on an empty line."""
 
@@ -61,7 +66,7 @@ class Cut:
     """Characters were not taken, since the text is full."""
 
 
-Typed = Submitted | Interrupted | Ended | Cut
+Typed = Submitted | Interrupted | Suspended | Ended | Cut
 
 
 def is_open(text: str) -> bool:
@@ -142,6 +147,8 @@ class LineEditor:
             return self._enter()
         if char == "\x03":
             return Interrupted()
+        if char == "\x1a":
+            return Suspended()
         if char == "\x04":
             if not self.text:
                 return Ended()

@@ -11,6 +11,7 @@ import re
 import select
 import signal
 import struct
+import subprocess
 import termios
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,11 +20,11 @@ from types import TracebackType
 from typing import Self
 
 from tests.antiphon.cli.virtual_screen import VirtualScreen
-from tests.support.forked import Forks
+from tests.support.forked import Forked, Forks
 
 WAIT_S = 30.0
 COMMANDS = Forks("antiphon.cli.main", "grpc.aio", "replica.io.replica")
-CTRL_C, CTRL_D = "\x03", "\x04"
+CTRL_C, CTRL_D, CTRL_Z = "\x03", "\x04", "\x1a"
 
 
 class PtyTerminal:
@@ -44,9 +45,14 @@ class PtyTerminal:
         kept = {n: v for n, v in environment.items() if n not in ("COLUMNS", "LINES")}
         self._terminal, inside = pty.openpty()
         fcntl.ioctl(inside, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
-        argv, streams = ["antiphon", *arguments], (inside, inside, inside)
-        self._process = COMMANDS.start(argv, kept, streams, is_terminal=True)
+        self._process = self._start(arguments, kept, inside)
         os.close(inside)
+
+    def _start(
+        self, arguments: Sequence[str], environment: Mapping[str, str], inside: int
+    ) -> Forked | subprocess.Popen[bytes]:
+        argv, streams = ["antiphon", *arguments], (inside, inside, inside)
+        return COMMANDS.start(argv, environment, streams, is_terminal=True)
 
     def __enter__(self) -> Self:
         return self
@@ -72,6 +78,11 @@ class PtyTerminal:
         self._screen.feed(self.shown[self._fed :])
         self._fed = len(self.shown)
         return self._screen
+
+    @property
+    def has_echo(self) -> bool:
+        """Whether the terminal shows what is typed by itself."""
+        return bool(termios.tcgetattr(self._terminal)[3] & termios.ECHO)
 
     def expect_screen(self, words: str) -> None:
         """Read until `words` are on the screen."""
@@ -131,3 +142,15 @@ class PtyTerminal:
             return False
         self.shown += self._decoder.decode(read)
         return bool(read)
+
+
+class ShellTerminal(PtyTerminal):
+    """A shell with job control on its own terminal, in which `antiphon` is typed."""
+
+    def _start(
+        self, arguments: Sequence[str], environment: Mapping[str, str], inside: int
+    ) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(
+            ["setsid", "--ctty", "/bin/sh", "-i", *arguments],
+            stdin=inside, stdout=inside, stderr=inside, env={**environment, "PS1": "sh: "},
+        )  # fmt: skip

@@ -1,6 +1,7 @@
 """A chat at a terminal: others' words, the hub away, a killed host, pastes, branches."""
 
 import re
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -8,8 +9,8 @@ from contextlib import contextmanager
 import pytest
 
 from tests.antiphon.cli.conftest import Terminal, World
-from tests.antiphon.cli.pty_terminal import CTRL_C, CTRL_D, PtyTerminal
-from tests.antiphon.cli.test_terminal import HeldUp, at
+from tests.antiphon.cli.pty_terminal import CTRL_C, CTRL_D, CTRL_Z, PtyTerminal, ShellTerminal
+from tests.antiphon.cli.test_terminal import HeldUp, at, variables_of
 from tests.antiphon.cli.test_two_members import pair
 
 
@@ -226,6 +227,40 @@ def test_a_paste_of_several_lines_is_one_message(world: World, me: Terminal) -> 
         assert terminal.leave(CTRL_D) == 0
     (said,) = (r["text"] for r in me.records("log") if r["kind"] == "message")
     assert said.strip() == "one\ntwo"
+
+
+def test_ctrl_z_stops_the_chat_and_fg_goes_on_with_it(world: World, me: Terminal) -> None:
+    me.ok("new")
+    with ShellTerminal([], variables_of(world, me)) as terminal:
+        terminal.expect("sh: ")
+        terminal.type(f"{sys.executable} -m antiphon chat\r")
+        terminal.expect_screen("/help\n")
+        terminal.type("half")
+        terminal.expect_screen("> half")
+        terminal.type(CTRL_Z)
+        terminal.expect("topped")
+        terminal.expect("sh: ")
+        assert terminal.has_echo
+        terminal.type("echo $((40 + 2))\r")
+        terminal.expect("42")
+        terminal.type("fg\r")
+        terminal.expect("half")
+        assert not terminal.has_echo
+        terminal.type(" way\r")
+        terminal.expect_screen("You said: half way")
+        terminal.type(CTRL_D)
+        terminal.expect("sh: ")
+        assert terminal.has_echo
+        terminal.type("exit\r")
+        assert terminal.exit_code() == 0
+
+
+def test_ctrl_z_without_a_shell_changes_nothing(world: World, me: Terminal) -> None:
+    me.ok("new")
+    with chat(world, me) as terminal:
+        terminal.type(f"ha{CTRL_Z}lf")
+        terminal.expect_screen("> half")
+        assert terminal.leave(CTRL_C) == 0
 
 
 @pytest.mark.parametrize("typed", ['"""/etc/hosts"""', "\x1b[200~/* one\r   two */\x1b[201~"])

@@ -11,6 +11,7 @@ from antiphon.cli.line_editor import (
     Interrupted,
     LineEditor,
     Submitted,
+    Suspended,
     without_quotes,
 )
 
@@ -111,6 +112,7 @@ def test_the_arrows_show_earlier_texts_and_keep_the_one_being_typed() -> None:
 def test_ctrl_c_leaves_the_line_and_ctrl_d_ends_an_empty_one() -> None:
     editor = LineEditor()
     assert typed(editor, "ab\x03") == [Interrupted()]
+    assert typed(editor, "\x1a") == [Suspended()]
     assert editor.text == "ab"
     assert typed(editor, "\x15\x04") == [Ended()]
 

@@ -57,11 +57,15 @@ def at(
     world: World, me: Terminal, *arguments: str, columns: int = 80, rows: int = 40
 ) -> PtyTerminal:
     """Start the command on a terminal."""
-    variables = environment(world.folder) | {
+    return PtyTerminal([*arguments], variables_of(world, me), columns, rows)
+
+
+def variables_of(world: World, me: Terminal) -> dict[str, str]:
+    """Return the environment of a command at a terminal."""
+    return environment(world.folder) | {
         "ANTIPHON_DATA_DIR": str(me.data_dir), "ANTIPHON_HUB": world.address,
         "TERM": "xterm-256color",
     }  # fmt: skip
-    return PtyTerminal([*arguments], variables, columns, rows)
 
 
 def test_ctrl_c_in_the_middle_of_an_answer_keeps_the_received_text(
