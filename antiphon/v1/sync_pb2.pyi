@@ -526,6 +526,7 @@ class Open(_message.Message):
     HEADS_FIELD_NUMBER: _builtins.int
     WITH_HEADS_FIELD_NUMBER: _builtins.int
     DRAFTS_FIELD_NUMBER: _builtins.int
+    NUMBER_FIELD_NUMBER: _builtins.int
     conversation: _builtins.bytes
     """The conversation, 32 bytes."""
     digest: _builtins.bytes
@@ -534,6 +535,8 @@ class Open(_message.Message):
     """The heads are given (even if there are none)."""
     drafts: _builtins.bool
     """Send drafts of this conversation."""
+    number: _builtins.int
+    """Higher than that of any Open before it on this link."""
     @_builtins.property
     def heads(self) -> _containers.RepeatedCompositeFieldContainer[Global___LaneHead]:
         """Heads of its lanes; left out where the sender believes the digests equal."""
@@ -546,10 +549,11 @@ class Open(_message.Message):
         heads: _abc.Iterable[Global___LaneHead] | None = ...,
         with_heads: _builtins.bool = ...,
         drafts: _builtins.bool = ...,
+        number: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["conversation", b"conversation", "digest", b"digest", "drafts", b"drafts", "heads", b"heads", "with_heads", b"with_heads"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["conversation", b"conversation", "digest", b"digest", "drafts", b"drafts", "heads", b"heads", "number", b"number", "with_heads", b"with_heads"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -557,9 +561,9 @@ Global___Open: _TypeAlias = Open  # noqa: Y015
 
 @_typing.final
 class Opened(_message.Message):
-    """Answer to Open. A client ignores one that does not answer its last Open: one that
-    came unasked, an "equal" with another digest, or one without heads where the Open
-    had heads and the digests differ.
+    """Answer to Open, and to those of the conversation before it. A client ignores one that
+    answers none: with a number that it awaits no answer to, an "equal" with another digest
+    than that Open's, or one without heads where the Open had heads and the digests differ.
     """
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -569,6 +573,7 @@ class Opened(_message.Message):
     HEADS_FIELD_NUMBER: _builtins.int
     EQUAL_FIELD_NUMBER: _builtins.int
     WITH_HEADS_FIELD_NUMBER: _builtins.int
+    NUMBER_FIELD_NUMBER: _builtins.int
     conversation: _builtins.bytes
     """The conversation, 32 bytes."""
     digest: _builtins.bytes
@@ -577,6 +582,8 @@ class Opened(_message.Message):
     """The digests are equal; heads are not given."""
     with_heads: _builtins.bool
     """The heads are given (even if there are none)."""
+    number: _builtins.int
+    """That of the Open."""
     @_builtins.property
     def heads(self) -> _containers.RepeatedCompositeFieldContainer[Global___LaneHead]:
         """The hub's lane heads."""
@@ -589,10 +596,11 @@ class Opened(_message.Message):
         heads: _abc.Iterable[Global___LaneHead] | None = ...,
         equal: _builtins.bool = ...,
         with_heads: _builtins.bool = ...,
+        number: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["conversation", b"conversation", "digest", b"digest", "equal", b"equal", "heads", b"heads", "with_heads", b"with_heads"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["conversation", b"conversation", "digest", b"digest", "equal", b"equal", "heads", b"heads", "number", b"number", "with_heads", b"with_heads"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

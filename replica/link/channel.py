@@ -15,9 +15,9 @@ from replica.ids import ConversationId, EntryId, Position
 from replica.link.comparison import Backlog, covered_ids
 from replica.link.effects import EffectsBuilder
 from replica.link.events import EntriesAcked, StateChanged, SyncState
-from replica.link.last_open import LastOpen
 from replica.link.messages import Entries, Ids, Opened
 from replica.link.outgoing import Outgoing
+from replica.link.sent_opens import SentOpens
 from replica.log import Entry
 
 ENTRIES_FRAME_BYTES = 32 * 1024
@@ -41,7 +41,7 @@ class Channel:
     recheck_at: float | None = None
     awaited: set[EntryId] | None = None
     """The entries whose acks decide at `recheck_at`; None: heads are compared in any case."""
-    last_open: LastOpen = field(default_factory=LastOpen)
+    opens: SentOpens = field(default_factory=SentOpens)
     lists_due: set[bool] = field(default_factory=set)
     """The lists of all ids that a hub may still send behind the last Open: an answer, or not."""
     check_at: float | None = None
@@ -66,8 +66,8 @@ class Channel:
     ids_due: Iterator[Ids] | None = None
     backlog: Backlog | None = None
     """Entries a hub sends before the queued ones, found as they are sent (DECISIONS D200)."""
-    is_answer_due: bool = False
-    """A hub has still to answer a digest, behind the entries that are queued (LINK-11)."""
+    answer_due: int | None = None
+    """Number of the digest that a hub has still to answer, behind what is queued (LINK-11)."""
 
     def refuse(self, entry_id: EntryId) -> None:
         """Mark one of our entries as refused for good."""
@@ -124,7 +124,7 @@ class Channel:
     def is_due(self) -> bool:
         """Say whether anything is queued that may be sent: drafts wait until the peer is open."""
         is_walking = self.ids_due is not None or self.backlog is not None
-        is_queued = self.outgoing or self.is_answer_due
+        is_queued = self.outgoing or self.answer_due is not None
         return bool(is_walking or is_queued or (self.drafts_due and self.is_open))
 
     def next_frame(
@@ -137,8 +137,9 @@ class Channel:
             self.ids_due = None
         if entries := self._next_entries(conversation, awaits_acks=awaits_acks):
             return Entries(self.id, entries)
-        if self.is_answer_due:
-            return late_answer(self, conversation)
+        if self.answer_due is not None:
+            number, self.answer_due = self.answer_due, None
+            return Opened(self.id, conversation.log.digest, False, None, number)
         # Without its seal, which goes with the entries, a reader can't check a draft.
         return self._next_draft(conversation) if self.is_open else None
 
@@ -257,12 +258,6 @@ class Channel:
 def is_sending(channel: Channel) -> bool:
     """Say whether ids or entries are queued for sending."""
     return channel.ids_due is not None or channel.backlog is not None or bool(channel.outgoing)
-
-
-def late_answer(channel: Channel, held: Conversation) -> Opened:
-    """Return the answer to the digest that was another one; it is due no longer."""
-    channel.is_answer_due = False
-    return Opened(channel.id, held.log.digest, False)
 
 
 def ids_kept(channels: Iterable[Channel]) -> int:

@@ -17,6 +17,7 @@ from replica.link.exchange import Exchange, Side
 from replica.link.messages import Ack, Entries, Fault, Message, Open, Opened
 from replica.link.refusal import deny, refuses_conversation
 from replica.link.seed import seed
+from replica.link.sent_opens import SentOpen
 from replica.log import Admitted, Entry, Pending
 from replica.refusals import ConversationUnknown, NotAllowed
 
@@ -53,8 +54,8 @@ class ClientSide(Exchange):
                 super().receive(message, peer, out, now)
         about = conversation_of(message)
         channel = self.channels.get(about) if about is not None else None
-        if channel is not None and channel.last_open.is_due_again:
-            self.verify([channel], out, now)
+        if channel is not None and channel.opens.is_due:
+            self.compare(channel, out, now)
 
     # --- opening and appending ------------------------------------------------------
 
@@ -71,7 +72,13 @@ class ClientSide(Exchange):
         return channel
 
     def send_open(
-        self, channel: Channel, out: EffectsBuilder, now: float, *, with_heads: bool
+        self,
+        channel: Channel,
+        out: EffectsBuilder,
+        now: float,
+        *,
+        with_heads: bool,
+        is_asked: bool = False,
     ) -> None:
         """Send an Open, and schedule another one in case the answer is lost."""
         log = self._conversation(channel.id).log
@@ -79,10 +86,11 @@ class ClientSide(Exchange):
         channel.recheck(now + limits.RESYNC_S)
         channel.check_at = None
         channel.received_since_check = False
-        channel.last_open.begin(log.digest, now, with_heads=with_heads)
+        self._opens += 1
+        channel.opens.add(SentOpen(self._opens, log.digest, with_heads, now, is_asked))
         channel.lists_due = {False, True}
         heads = comparison.sendable_heads(log) if with_heads else None
-        self._send(Open(channel.id, log.digest, heads, channel.with_drafts), out)
+        self._send(Open(channel.id, log.digest, heads, channel.with_drafts, self._opens), out)
 
     def append(self, entry: Entry, out: EffectsBuilder, now: float, *, send: bool = True) -> None:
         """Admit an entry of our own, persist it, and offer it to the hub. Raises EntryRefused."""
@@ -130,29 +138,39 @@ class ClientSide(Exchange):
     # --- comparing ------------------------------------------------------------------
 
     def compare(self, channel: Channel, out: EffectsBuilder, now: float) -> None:
-        """Compare digests from now on: at once, or as soon as an answer can prove something."""
-        channel.last_open.is_due_again = True
-        self.verify([channel], out, now)
+        """Compare digests from now on: at once, or as soon as an answer can prove something.
+
+        One such comparison is on its way at a time, and the next heartbeat's is as before.
+        """
+        channel.opens.is_due, check_at = True, channel.check_at
+        is_settled = channel.state is SyncState.SYNCHRONIZED and not channel.unacked
+        if is_settled and not channel.opens.are_awaited(now):
+            self.send_open(channel, out, now, with_heads=False, is_asked=True)
+            channel.check_at = check_at
 
     def _receive_opened(self, message: Opened, out: EffectsBuilder, now: float) -> None:
-        """Receive the answer to the last Open, and say so once it leads to no other one."""
+        """Receive the answer to an Open, and say so unless it leads to another one."""
         channel = self.channels.get(message.conversation)
-        if channel is None or not channel.last_open.is_answered_by(message):
+        sent = channel.opens.answered_by(message) if channel is not None else None
+        if channel is None or sent is None:
             return
-        channel.seedings, channel.last_open.is_unanswered = 0, False
-        self._compare_digests(channel, message, out, now)
-        if not channel.last_open.is_unanswered:
-            out.deliver.append(Compared(channel.id, channel.last_open.sent_at))
+        channel.seedings = 0
+        if len(channel.opens) and not message.equal and message.heads is None:
+            return  # a later one compares what is here now
+        last = channel.opens.last_number
+        self._compare_digests(channel, sent, message, out, now)
+        if channel.opens.last_number == last:
+            out.deliver.append(Compared(channel.id, sent.at))
 
     def _compare_digests(
-        self, channel: Channel, message: Opened, out: EffectsBuilder, now: float
+        self, channel: Channel, sent: SentOpen, message: Opened, out: EffectsBuilder, now: float
     ) -> None:
         """Become synchronized, or send the entries that the hub lacks (LINK-12)."""
         held = self._conversation(channel.id)
         if not channel.is_open:
             self._ask_missing(held, out)
         if message.digest == held.log.digest:
-            if not (channel.is_open or message.equal or channel.last_open.with_heads):
+            if not (channel.is_open or message.equal or sent.with_heads):
                 # Entries in flight made the logs equal; the hub has not opened its side.
                 self.send_open(channel, out, now, with_heads=False)
                 return
@@ -166,20 +184,20 @@ class ClientSide(Exchange):
             return
         if message.equal and channel.is_open:
             return  # equal to our log when we asked; acks cover the rest
-        self._receive_difference(channel, held, message, out, now)
+        self._receive_difference(channel, sent, message, out, now)
 
     def _receive_difference(
         self,
         channel: Channel,
-        held: Conversation,
+        sent: SentOpen,
         message: Opened,
         out: EffectsBuilder,
         now: float,
     ) -> None:
-        synchronized = channel.state is SyncState.SYNCHRONIZED
+        held, synchronized = self._conversation(channel.id), channel.state is SyncState.SYNCHRONIZED
         explained = channel.received_since_check or channel.unacked or channel.refused
         surprising = synchronized and not explained
-        if synchronized and not surprising and _check_later(channel, message, now):
+        if synchronized and not surprising and _check_later(channel, sent, message, now):
             return
         acked = channel.mark_acked(held, (head.id for head in message.heads or ()))
         channel.deliver_acked(acked, out)
@@ -187,7 +205,7 @@ class ClientSide(Exchange):
         channel.change(state, out)
         if message.heads == () or comparison.sendable_heads(held.log) is None:  # REC-6
             channel.queue_ids(held, answer=bool(message.heads))
-        elif message.heads is None or not channel.last_open.with_heads:
+        elif message.heads is None or not sent.with_heads:
             self.send_open(channel, out, now, with_heads=True)
         channel.is_open = True
         channel.busy_checks = 0
@@ -199,11 +217,10 @@ class ClientSide(Exchange):
     # --- deadlines ------------------------------------------------------------------
 
     def verify(self, channels: Iterable[Channel], out: EffectsBuilder, now: float) -> None:
-        """Compare the digests of synchronized conversations that wait for no answer (LINK-12)."""
+        """Compare the digests of synchronized conversations (LINK-12)."""
         for channel in channels:
             channel.check_at = None
-            is_settled = not (channel.unacked or channel.last_open.awaits_answer(now))
-            if channel.state is SyncState.SYNCHRONIZED and is_settled:
+            if channel.state is SyncState.SYNCHRONIZED and not channel.unacked:
                 self.send_open(channel, out, now, with_heads=False)
 
     def _compare_again(self, channel: Channel, out: EffectsBuilder, now: float) -> None:
@@ -287,7 +304,7 @@ class ClientSide(Exchange):
 
     def _seed(self, channel: Channel, fault: Fault, out: EffectsBuilder, now: float) -> None:
         """Send the whole conversation to a hub that does not know it (LINK-10)."""
-        is_asking = channel.last_open.is_unanswered
+        is_asking = bool(len(channel.opens))
         if fault.entry is not None:
             # It refused our entries; the answer to the next Open gives the reason.
             if channel.seedings and not is_asking and channel.state is not SyncState.DENIED:
@@ -295,19 +312,23 @@ class ClientSide(Exchange):
             return
         if channel.state is SyncState.DENIED and not is_asking:
             return  # a copy of a refusal that was received, or one of entries sent before it
-        channel.last_open.is_unanswered = False
+        channel.opens.give_up()
         if seed(channel, self._conversation(channel.id), now):
             channel.change(SyncState.RECONCILING, out)
         else:
             deny(channel, fault, out, now)
 
 
-def _check_later(channel: Channel, message: Opened, now: float) -> bool:
-    """Postpone a comparison made inconclusive by entries in flight, a few times in a row."""
+def _check_later(channel: Channel, sent: SentOpen, message: Opened, now: float) -> bool:
+    """Postpone a comparison made inconclusive by entries in flight, a few times in a row.
+
+    Those that the application asks for do not count: they may come at any rate.
+    """
     if message.heads is not None or channel.busy_checks >= BUSY_CHECKS_MAX:
         return False
-    channel.busy_checks += 1
-    channel.check_at = now + limits.RESYNC_S
+    channel.busy_checks += not sent.is_asked
+    if channel.check_at is None or not sent.is_asked:
+        channel.check_at = now + limits.RESYNC_S
     if not channel.unacked:
         channel.recheck_at = None
     return True

@@ -278,21 +278,23 @@ def _fields(message: m.Message) -> dict[str, object]:
             return {"hello": hello_to_pb(message)}
         case m.Welcome():
             return {"welcome": welcome_to_pb(message)}
-        case m.Open(conversation, digest, heads, drafts):
+        case m.Open(conversation, digest, heads, drafts, number):
             opening = pb.Open(
                 conversation=conversation,
                 digest=digest,
                 with_heads=heads is not None,
                 drafts=drafts,
+                number=number,
             )
             _put_heads(opening, heads)
             return {"open": opening}
-        case m.Opened(conversation, digest, equal, heads):
+        case m.Opened(conversation, digest, equal, heads, number):
             opened = pb.Opened(
                 conversation=conversation,
                 digest=digest,
                 equal=equal,
                 with_heads=heads is not None,
+                number=number,
             )
             _put_heads(opened, heads)
             return {"opened": opened}
@@ -356,7 +358,7 @@ def decode_steps(data: bytes, direction: Direction) -> Steps[m.Message]:
 def _open_steps(raw: pb.Open) -> Steps[m.Open]:
     conversation, digest = _conversation(raw.conversation), Digest(_id(raw.digest))
     heads = (yield from heads_steps(raw.heads)) if raw.with_heads else None
-    return m.Open(conversation, digest, heads, raw.drafts)
+    return m.Open(conversation, digest, heads, raw.drafts, raw.number)
 
 
 def _read(name: str, raw: object) -> m.Message:
@@ -370,7 +372,7 @@ def _read(name: str, raw: object) -> m.Message:
             digest = Digest(_id(raw.digest))
             conversation = _conversation(raw.conversation)
             heads = heads_from_pb(raw.heads) if raw.with_heads else None
-            return m.Opened(conversation, digest, raw.equal, heads)
+            return m.Opened(conversation, digest, raw.equal, heads, raw.number)
         case pb.Ids():
             ids = _split_ids(raw.ids)
             return m.Ids(_conversation(raw.conversation), ids, raw.more, raw.answer)

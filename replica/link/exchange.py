@@ -63,6 +63,8 @@ class Exchange(ABC):
             entries_max=entries_max,
         )
         self._send = send
+        self._opens = 0
+        """The number of the last Open that was sent (client)."""
         self._compared = comparison.Compared()
 
     def receive(

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from replica import limits
 from replica.conversation import Conversation
 from replica.ids import ConversationId, EntryId, Position, PublicKey
-from replica.link.channel import ENTRIES_FRAME_BYTES, Channel, is_sending, late_answer
+from replica.link.channel import ENTRIES_FRAME_BYTES, Channel, is_sending
 from replica.link.codec import encoded_steps
 from replica.link.comparison import Backlog, sendable_heads
 from replica.link.credit import grant_bytes
@@ -112,15 +112,15 @@ class HubSide(Exchange):
     ) -> None:
         channel.with_drafts = message.drafts
         equal = message.digest == held.log.digest
-        if channel.is_answer_due:
-            self._send(late_answer(channel, held), out)  # each Open has an answer of its own
+        channel.answer_due = None  # this one's answer stands for it
         if self._is_check(message) and not equal and is_sending(channel):
-            channel.is_answer_due = True
+            channel.answer_due = message.number
         else:
             heads = None if equal else self._heads_for(message, held)
             if heads == self._encoded:
                 heads = self._encoded
-            self._send(Opened(held.id, held.log.digest, equal, heads), out)
+            opened = Opened(held.id, held.log.digest, equal, heads, message.number)
+            self._send(opened, out)
         if not self._is_check(message):
             self._ask_missing(held, out)
         channel.is_open = channel.is_open or equal or message.heads is not None

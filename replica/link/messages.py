@@ -100,6 +100,7 @@ class Open:
     digest: Digest
     heads: tuple[Position, ...] | None = None
     drafts: bool = False
+    number: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +111,8 @@ class Opened:
     digest: Digest
     equal: bool
     heads: tuple[Position, ...] | None = None
+    number: int = 0
+    """That of the Open."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,13 +1,13 @@
 """A client's side of a link with one conversation, for tests of its single steps."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from replica.conversation.conversation import Conversation
 from replica.conversation.shelf import MemoryShelf
 from replica.link.channel import Channel
 from replica.link.client_side import ClientSide
 from replica.link.effects import EffectsBuilder
-from replica.link.messages import Fault, Message
+from replica.link.messages import Fault, Message, Opened
 from replica.log.entry import Entry
 from tests.support.writers import Writer, said
 
@@ -41,6 +41,9 @@ class Scene:
         return self.side.add_channel(self.id, positions, drafts=True)
 
     def receive(self, message: Message, now: float = 0.0) -> None:
+        """Receive a message; an Opened without a number answers the last Open."""
+        if isinstance(message, Opened) and not message.number:
+            message = replace(message, number=self.side.channels[self.id].opens.last_number)
         self.side.receive(message, None, self.out, now)
 
     def fault(self, error: Exception, entry: Entry | None = None) -> Fault:

@@ -41,7 +41,7 @@ def repeat_digests(monkeypatch: pytest.MonkeyPatch) -> None:
             empty = type(held)(held.id).log.digest
             if message.digest != empty:
                 channel.is_open = True
-                side._send(Opened(held.id, message.digest, equal=True), out)
+                side._send(Opened(held.id, message.digest, True, None, message.number), out)
                 return
         answer(side, channel, held, message, out)
 

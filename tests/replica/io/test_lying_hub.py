@@ -148,7 +148,7 @@ async def test_equal_to_what_was_never_asked_is_not_believed(tmp_path: Path, hub
         await until(lambda: bool(hub.of(Open)))
         await replica.append(conversation, said("three"), parents=(EntryId(conversation),))
         digest = replica.shelf[conversation].log.digest
-        await hub.say(Opened(conversation, digest, equal=True), mark(conversation))
+        await hub.say(Opened(conversation, digest, True, None, 1), mark(conversation))
         await until(lambda: replica.hub.refusal(conversation) is not None)
         assert replica.hub.state(conversation) is not SyncState.SYNCHRONIZED
         assert replica.hub.unsynced(conversation) == 4
@@ -164,7 +164,7 @@ async def test_forged_and_changed_entries_are_refused(tmp_path: Path, hub: Lying
         before, heads = set(held.log.entries), held.log.heads()
         forged = Entries(conversation, (changed, unsigned, grant))
         hub.lie = lambda m: (
-            [Opened(conversation, OTHER, equal=False, heads=heads), forged]
+            [Opened(conversation, OTHER, False, heads, m.number), forged]
             if isinstance(m, Open)
             else []
         )
@@ -216,7 +216,7 @@ async def test_a_hub_that_drops_what_it_acks_is_believed_until_another_one_is_li
 ) -> None:
     """It repeats the digest that it was sent, and stores nothing."""
     hub.lie = lambda m: (
-        [Opened(m.conversation, m.digest, equal=True)] if isinstance(m, Open) else []
+        [Opened(m.conversation, m.digest, True, None, m.number)] if isinstance(m, Open) else []
     )
     async with owner(tmp_path, hub.address) as (replica, conversation):
         assert await replica.wait_synced(conversation)
@@ -273,7 +273,7 @@ async def test_digests_that_nobody_asked_about_make_a_client_send_nothing(
 ) -> None:
     """Each made it send its heads, which may be thousands."""
     hub.lie = lambda m: (
-        [Opened(m.conversation, OTHER, equal=False)] * 500 if isinstance(m, Open) else []
+        [Opened(m.conversation, OTHER, False, None, m.number)] * 500 if isinstance(m, Open) else []
     )
     async with owner(tmp_path, hub.address) as (replica, conversation):
         await until(lambda: replica.hub.refusal(conversation) is not None)

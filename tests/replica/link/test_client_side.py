@@ -12,6 +12,7 @@ from replica.link.events import EntriesAcked, EntryFailed, StateChanged, SyncSta
 from replica.link.messages import Ack, Entries, Fault, Ids, Open, Opened
 from replica.link.outgoing import Outgoing
 from replica.link.seed import seed
+from replica.link.sent_opens import SentOpen
 from replica.log.body import Grant, Member, Role
 from replica.log.damage import Lost
 from replica.refusals import (
@@ -228,7 +229,7 @@ def test_waiting_for_credit_postpones_the_recheck(scene: Scene) -> None:
 def test_an_inconclusive_comparison_is_postponed_a_few_times(scene: Scene) -> None:
     channel = scene.channel(scene.genesis, scene.line[-1])
     channel.state, channel.is_open = SyncState.SYNCHRONIZED, True
-    channel.last_open.is_unanswered = True
+    channel.opens.add(SentOpen(1, OTHER, with_heads=False, at=0.0))
     for _ in range(BUSY_CHECKS_MAX):
         channel.received_since_check = True
         scene.receive(Opened(scene.id, OTHER, False), 4.0)
@@ -295,7 +296,7 @@ def test_a_conversation_equal_before_the_hub_opened_its_side_is_opened_again(sce
     digest, heads = scene.held.log.digest, scene.held.log.heads()
     scene.receive(Opened(scene.id, digest, False, heads), 1.0)
     assert (channel.state, channel.is_open) == (SyncState.OPENING, False)
-    assert scene.sent[-1] == Open(scene.id, digest, None, True)
+    assert scene.sent[-1] == Open(scene.id, digest, None, True, 2)
     scene.receive(Opened(scene.id, digest, True), 2.0)
     assert (channel.state, channel.is_open) == (SyncState.SYNCHRONIZED, True)
 
@@ -324,7 +325,8 @@ def test_a_comparison_put_off_is_rechecked_only_for_unacked_entries(
 ) -> None:
     channel = scene.channel(scene.genesis, scene.line[-1])
     channel.state, channel.is_open, channel.recheck_at = SyncState.SYNCHRONIZED, True, 3.0
-    channel.last_open.is_unanswered = channel.received_since_check = True
+    channel.opens.add(SentOpen(1, OTHER, with_heads=False, at=0.0))
+    channel.received_since_check = True
     channel.unacked = {scene.line[-1].id} if is_unacked else set()
     scene.receive(Opened(scene.id, OTHER, False), 2.0)
     assert channel.check_at == 2.0 + limits.RESYNC_S

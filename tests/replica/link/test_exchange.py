@@ -10,6 +10,7 @@ from replica.ids import Digest
 from replica.link.client_side import BUSY_CHECKS_MAX
 from replica.link.events import EntriesAcked, EntryFailed, StateChanged, SyncState
 from replica.link.messages import Ack, Close, Entries, Fault, Ids, Message, Open, Opened
+from replica.link.sent_opens import SentOpen
 from replica.log.damage import Lost
 from replica.log.entry import Entry
 from replica.refusals import NotAllowed, StoreFull
@@ -33,8 +34,8 @@ def test_equal_digests_cost_no_heads_and_no_entries(scene: Scene):
     acked = scene.held.log.heads()
     client = scene.reconnect(*entries)
     client.open(scene.id, acked=acked)
-    assert of(Open, client.sent) == [Open(scene.id, scene.held.log.digest, None, True)]
-    assert of(Opened, client.received) == [Opened(scene.id, scene.held.log.digest, True)]
+    assert of(Open, client.sent) == [Open(scene.id, scene.held.log.digest, None, True, 1)]
+    assert of(Opened, client.received) == [Opened(scene.id, scene.held.log.digest, True, None, 1)]
     assert not of(Entries, [*client.sent, *client.received])
     assert scene.state() is SyncState.SYNCHRONIZED
 
@@ -141,11 +142,11 @@ def inconclusive(scene: Scene) -> list[Open]:
     """Answer a comparison with another digest before an entry's ack; return the Opens after it."""
     scene.network.loses = lambda message: isinstance(message, (Ack, Opened))
     asked = scene.client.link.channels[scene.id]
-    asked.last_open.begin(Digest(bytes(32)), 0.0, with_heads=False)
+    asked.opens.add(SentOpen(99, Digest(bytes(32)), with_heads=False, at=0.0))
     (entry,) = scene.chain(1)
     scene.client.append(entry)
     before = len(of(Open, scene.client.sent))
-    for late in (Opened(scene.id, Digest(bytes(32)), False), Ack(scene.id, (entry.id,))):
+    for late in (Opened(scene.id, Digest(bytes(32)), False, None, 99), Ack(scene.id, (entry.id,))):
         scene.client.receive(late)
     scene.network.advance(limits.RESYNC_S)
     return of(Open, scene.client.sent)[before:]

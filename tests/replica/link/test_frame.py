@@ -66,7 +66,7 @@ def test_a_heartbeat_names_the_bytes_of_the_frames_sent() -> None:
     link.start(Hello((1,)))
     link.receive(Welcome(1, HUB, limits.FRAME_BYTES_MAX, limits.CREDIT_BYTES, 60_000), 0.0)
     opened = link.open(held.id, 0.0)
-    compared = link.receive(Opened(held.id, Digest(bytes(32)), False, ()), 0.0)
+    compared = link.receive(Opened(held.id, Digest(bytes(32)), False, (), 1), 0.0)
     entry = ADA.write(held.id, said("more"), parents=[held.log.entries[held.id]])
     appended = link.append(entry, 0.0)
     heartbeat = link.handle_deadline(limits.HEARTBEAT_S)

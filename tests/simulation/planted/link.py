@@ -19,6 +19,7 @@ from replica.link.exchange import Exchange
 from replica.link.hub_side import HubSide
 from replica.link.messages import Fault, Open, Opened
 from replica.link.refusal import deny
+from replica.link.sent_opens import SentOpen
 from tests.simulation.planted import Patch
 
 
@@ -120,7 +121,7 @@ def calls_every_digest_equal_at_the_client() -> Patch:
 
 
 def puts_a_comparison_off_for_ever() -> Patch:
-    def later(channel: Channel, message: Opened, now: float) -> bool:
+    def later(channel: Channel, sent: SentOpen, message: Opened, now: float) -> bool:
         channel.check_at = now + RESYNC_S
         channel.recheck_at = None
         return True
