@@ -32,7 +32,7 @@ from replica.io.host_calls import HostCalls, HostUnreachable
 from replica.io.host_views import ContextPages, HostSample, PagedEntry, RunningRequest
 from replica.io.hub_calls import HubCalls, pin, pinned_key
 from replica.io.hub_channel import open_channel
-from replica.io.hub_status import means_away
+from replica.io.hub_status import HubStatus, means_away
 from replica.io.invitations import (
     Joined,
     Redeeming,
@@ -121,6 +121,7 @@ __all__ = [
     "HostUnreachable",
     "HubCalls",
     "HubKeyUnknown",
+    "HubStatus",
     "Joined",
     "Keyless",
     "LinkBack",

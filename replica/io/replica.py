@@ -293,19 +293,24 @@ class Replica:
     async def wait_synced(self, conversation: ConversationId, timeout_s: float = 20.0) -> bool:
         """Wait until the replica holds what the hub holds now, and the hub what the replica holds.
 
-        False after the timeout.
-        False at once if only entries that the hub refused for good are left, or if it takes
-        nothing of the conversation ever again. Raises ReplicaClosed.
+        False after the timeout; at once if only entries that the hub refused for good are left,
+        or if it takes nothing of the conversation ever again. Raises ReplicaClosed.
         """
-        since = self.hub.compare(conversation)
+        if self.is_closed:
+            raise ReplicaClosed
+        since, is_whole = self.hub.compare(conversation), False
 
         def is_decided() -> bool:
-            is_there = self.hub.is_in_sync(conversation, since)
-            return is_there or self.hub.ending(conversation) is not None
+            nonlocal is_whole
+            if self.hub.ending(conversation) is not None:
+                return True
+            if not self.hub.is_in_sync(conversation, since):
+                return False
+            # Now: more may be written before the wait ends.
+            is_whole = not self.hub.unsynced(conversation)
+            return True
 
-        found = await self.wait_for(is_decided, timeout_s)
-        is_open = self.hub.ending(conversation) is None
-        return found and is_open and not self.hub.unsynced(conversation)
+        return await self.wait_for(is_decided, timeout_s) and is_whole
 
     def calls(self) -> HubCalls:
         """Return the hub's unary calls. Raises HubUnreachable without a hub address."""

@@ -59,7 +59,10 @@ class StateChanged:
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """The hub answered an Open: what it held then is here, unless the state says otherwise."""
+    """The hub answered an Open. All that it held then is here, or the state is not SYNCHRONIZED.
+
+    On a stream that loses nothing: a hub sends what it holds before it answers (LINK-11).
+    """
 
     conversation: ConversationId
     since: float

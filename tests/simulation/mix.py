@@ -54,6 +54,8 @@ class Mix:
     """By how much a replica's deadlines run late, behind the frames that came meanwhile."""
     promotes: bool = False
     """Whether the last person begins as a reader, and becomes a writer; no seed draws it."""
+    syncs: bool = False
+    """Whether replicas ask for what the hub holds, as `sync()` does; no seed draws it."""
 
     @property
     def has_damage(self) -> bool:

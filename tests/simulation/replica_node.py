@@ -10,6 +10,7 @@ from replica.ids import ConversationId
 from replica.limits import VERSION
 from replica.link.effects import conversation_of
 from replica.link.events import (
+    Compared,
     DraftReceived,
     EntriesAcked,
     EntriesAdmitted,
@@ -29,7 +30,7 @@ from tests.simulation.hub_node import HubNode
 from tests.simulation.network import Network, Wire
 from tests.simulation.node import Node, Steps
 from tests.simulation.oracle import Oracle, Violation
-from tests.simulation.witness import Witness
+from tests.simulation.witness import SYNC_S, Witness
 from tests.simulation.writer import Writer, key_of
 
 
@@ -69,9 +70,12 @@ class ReplicaNode(Node):
         for conversation in sorted(self.joined):
             self.do(self.core.follow(conversation, self.clock.now, drafts=True))
         self._connect()
+        if self.mix.syncs:
+            self.later(SYNC_S, self.witness.sync)
 
     def forget_memory(self) -> None:
         self.oracle.drafts.crashed(self.name)
+        self.oracle.comparisons.forgotten(self.name)
         wire, self.wire = self.wire, None
         if wire is not None:
             wire.break_off()
@@ -206,6 +210,8 @@ class ReplicaNode(Node):
                 if state is SyncState.SYNCHRONIZED:
                     self.confirmed.add(conversation)
                     self.synchronized(conversation)
+            case Compared(conversation, since):
+                self.witness.compared(conversation, since)
             case Listed(items):
                 if not self.is_selective:
                     self.joined.update(item.conversation for item in items)

@@ -7,9 +7,10 @@ import sys
 import pytest
 
 from tests.simulation.__main__ import report
+from tests.simulation.planted import shapes
 from tests.simulation.world import run_seed
 
-SEEDS, CHUNK = 300, 50
+SEEDS, CHUNK, SYNCING = 300, 50, 60
 """Each planted bug is found within as many (tests/simulation/planted)."""
 
 
@@ -18,6 +19,13 @@ def test_every_promise_holds_under_every_schedule(first: int):
     outcomes = [run_seed(seed) for seed in range(first, first + CHUNK)]
     problems = [report(outcome) for outcome in outcomes if outcome.problem]
     assert not problems, "\n".join(problems)
+
+
+def test_a_replica_in_sync_as_of_a_call_holds_what_the_hub_held_then():
+    outcomes = [run_seed(seed, shapes.syncing) for seed in range(SYNCING)]
+    problems = [report(outcome) for outcome in outcomes if outcome.problem]
+    assert not problems, "\n".join(problems)
+    assert sum(outcome.comparisons for outcome in outcomes) > 20 * SYNCING
 
 
 @pytest.mark.parametrize("seed", range(0, SEEDS, CHUNK))

@@ -3,14 +3,18 @@
 from typing import TYPE_CHECKING
 
 from replica.conversation.conversation import Conversation
-from replica.ids import Position
-from replica.link.events import EntriesAdmitted
+from replica.ids import ConversationId, Position
+from replica.link.events import EntriesAdmitted, SyncState
 from replica.link.messages import Entries, Message, Open
 from replica.log.body import Generation, Seal
 from tests.simulation.network import Wire
 
 if TYPE_CHECKING:
     from tests.simulation.replica_node import ReplicaNode
+
+
+SYNC_S = 0.7
+"""Time between two comparisons that a replica asks for."""
 
 
 class Witness:
@@ -55,3 +59,22 @@ class Witness:
             if conversation in holdings.acks and not held.is_blocked:
                 acked = held.log.covered() - holdings.unacked(conversation)
                 node.oracle.stores.assumed_acked(node.name, acked, node.hub.disk)
+
+    def sync(self) -> None:
+        """Ask for what the hub holds of each conversation, as `sync()` does, again and again."""
+        node = self._node
+        for conversation in sorted(node.shelf):
+            held = node.hub.held(conversation) if node.hub.is_alive else None
+            if held is not None:
+                node.oracle.comparisons.asked(node.name, conversation, node.clock.now, held)
+                node.do(node.core.compare(conversation, node.clock.now))
+        if node.clock.now < node.mix.span_s:
+            node.later(SYNC_S, self.sync)
+
+    def compared(self, conversation: ConversationId, since: float) -> None:
+        """Report a comparison that the hub has answered, where the replica is in sync by it."""
+        node, held = self._node, self._node.shelf.get(conversation)
+        is_synced = node.states.get(conversation) is SyncState.SYNCHRONIZED
+        if held is not None and is_synced and not node.core.holdings.expects_acks(conversation):
+            hub = node.hub.held(conversation) if node.hub.is_alive else None
+            node.oracle.comparisons.answered(node.name, held, since, hub)

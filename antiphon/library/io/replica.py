@@ -4,13 +4,13 @@ import asyncio
 import os
 from collections.abc import AsyncGenerator, AsyncIterator, Set
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from math import inf
 from pathlib import Path
 from typing import TypeVar
 
 from antiphon.library import events as e
 from antiphon.library.errors import ProcessForked
 from antiphon.library.given import check_id, check_system, check_text, check_timeout
+from antiphon.library.io.all_synced import AllSynced
 from antiphon.library.io.conversation import Conversation
 from antiphon.library.io.feed import Feed
 from antiphon.library.io.handle import SYNC_S, Shared, has_host, opened, usable
@@ -218,20 +218,9 @@ class Replica:
         True
         """
         check_timeout(timeout_s)
-        stored = {*await self._stored()}
-        since = min(map(self._core.hub.compare, stored), default=-inf)
-
-        def is_decided(one: ConversationId) -> bool:
-            hub = self._core.hub
-            if one not in stored and hub.denial(one) is not None:
-                return True  # it was listed, and nothing of it came
-            return hub.is_in_sync(one, since) or hub.ending(one) is not None
-
-        def is_done() -> bool:
-            known = {*stored, *self._listed}
-            return self.is_linked and all(map(is_decided, known))
-
-        return await self._core.wait_for(is_done, timeout_s)
+        core = self._core
+        synced = AllSynced(core.hub, await self._stored(), self._listed)
+        return await core.wait_for(synced.is_done, timeout_s)
 
     # --- names --------------------------------------------------------------------------
 

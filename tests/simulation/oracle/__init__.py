@@ -7,6 +7,7 @@ implementations of the unit tests, or stated here in a few lines.
 from tests.simulation.mix import Mix
 from tests.simulation.oracle.agreement import Agreement
 from tests.simulation.oracle.calm import Calm
+from tests.simulation.oracle.compared import Comparisons
 from tests.simulation.oracle.delivery import Delivery
 from tests.simulation.oracle.drafts import Drafts
 from tests.simulation.oracle.history import History, Record, Violation
@@ -27,5 +28,6 @@ class Oracle:
         self.drafts = Drafts(mix)
         self.delivery = Delivery()
         self.calm = Calm(mix)
+        self.comparisons = Comparisons(mix)
         self.in_flight = InFlight(mix)
         self.agreement = Agreement(self.history, mix)

@@ -9,17 +9,17 @@ from replica.conversation.conversation import Conversation
 from replica.conversation.drafts import DraftStream
 from replica.ids import ConversationId, EntryId
 from replica.limits import RESYNC_S
-from replica.link import client_side, comparison
+from replica.link import client_side, comparison, hub_side
 from replica.link.channel import Channel
 from replica.link.client_side import ClientSide
 from replica.link.credit import FlowControl
 from replica.link.effects import EffectsBuilder
-from replica.link.events import SyncState
+from replica.link.events import Compared, SyncState
 from replica.link.exchange import Exchange
 from replica.link.hub_side import HubSide
 from replica.link.messages import Fault, Open, Opened
 from replica.link.refusal import deny
-from replica.link.sent_opens import SentOpen
+from replica.link.sent_opens import SentOpen, SentOpens
 from tests.simulation.planted import Patch
 
 
@@ -127,6 +127,26 @@ def puts_a_comparison_off_for_ever() -> Patch:
         return True
 
     return mock.patch.object(client_side, "_check_later", later)
+
+
+def answers_a_digest_ahead_of_the_entries() -> Patch:
+    return mock.patch.object(hub_side, "is_sending", lambda channel: False)
+
+
+def takes_a_late_answer_for_one_to_the_last_open() -> Patch:
+    answered_by = SentOpens.answered_by
+
+    def last(self: SentOpens, message: Opened) -> SentOpen | None:
+        return answered_by(self, replace(message, number=self.last_number))
+
+    return mock.patch.object(SentOpens, "answered_by", last)
+
+
+def compares_nothing_that_the_application_asks_for() -> Patch:
+    def claim(self: ClientSide, channel: Channel, out: EffectsBuilder, now: float) -> None:
+        out.deliver.append(Compared(channel.id, now))
+
+    return mock.patch.object(ClientSide, "compare", claim)
 
 
 def counts_lanes_the_hub_is_ahead_on_as_acked() -> Patch:

@@ -102,5 +102,11 @@ def streaming(mix: Mix) -> Mix:
     return replace(mix, small_limits=False, crash_targets=("host",), refuse=0.3)
 
 
+def syncing(mix: Mix) -> Mix:
+    """Ask for what the hub holds, again and again, with little credit, behind slow links or not."""
+    mix = replace(_dense(with_whole_stores(with_lossless_links(mix))), syncs=True, crash=0.0)
+    return replace(mix, small_limits=True, span_s=15.0, latency_s=2.6 if mix.follow else 0.2)
+
+
 def _dense(mix: Mix) -> Mix:
     return replace(mix, people=4, actions=40, conversations=1, revoke="")

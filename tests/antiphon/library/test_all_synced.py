@@ -1,0 +1,95 @@
+"""Whether all conversations are in sync: those stored here, and those that the hub lists."""
+
+import asyncio
+
+from antiphon.library.io.all_synced import AllSynced
+from replica.ids import ConversationId
+from tests.antiphon.library.conftest import Lab
+
+ROUNDS = 20
+A, B, C = (ConversationId(bytes([i]) * 32) for i in range(3))
+
+
+class Status:
+    """The status of a hub in whose words conversations are in sync one after another."""
+
+    def __init__(self) -> None:
+        self.is_linked = True
+        self.compared: list[ConversationId] = []
+        self.synced: set[ConversationId] = set()
+        self.denied: set[ConversationId] = set()
+        self.ended: set[ConversationId] = set()
+        self.looks = 0
+
+    def compare(self, conversation: ConversationId) -> float:
+        self.compared.append(conversation)
+        return float(len(self.compared))
+
+    def is_in_sync(self, conversation: ConversationId, since: float) -> bool:
+        self.looks += 1
+        return conversation in self.synced and since > self.compared.index(conversation)
+
+    def denial(self, conversation: ConversationId) -> object:
+        return True if conversation in self.denied else None
+
+    def ending(self, conversation: ConversationId) -> object:
+        return True if conversation in self.ended else None
+
+
+def test_each_is_compared_once_when_it_is_known() -> None:
+    hub, listed = Status(), {A}
+    synced = AllSynced(hub, [A, B], listed)  # type: ignore[arg-type]
+    assert sorted(hub.compared) == [A, B]
+    hub.synced = {A, B}
+    listed.add(C)
+    assert not synced.is_done()
+    assert sorted(hub.compared) == [A, B, C]
+    hub.synced.add(C)
+    assert synced.is_done()
+    hub.is_linked = False
+    assert not synced.is_done()
+
+
+def test_what_the_hub_never_takes_again_is_left_out() -> None:
+    hub = Status()
+    synced = AllSynced(hub, [A, B], {C})  # type: ignore[arg-type]
+    hub.synced, hub.ended, hub.denied = {A}, {B}, {C}
+    assert synced.is_done()
+    of_denied = AllSynced(hub, [C], set())  # type: ignore[arg-type]
+    assert not of_denied.is_done()  # it is here, and the hub may take it later
+
+
+def test_many_are_looked_at_once_each() -> None:
+    hub = Status()
+    many = [ConversationId(i.to_bytes(32, "big")) for i in range(1_000)]
+    synced = AllSynced(hub, many, set(many))  # type: ignore[arg-type]
+    for one in sorted(many):
+        hub.synced.add(one)
+        synced.is_done()
+    assert synced.is_done()
+    assert hub.looks < 3 * len(many)
+
+
+async def test_a_conversation_that_was_just_granted_is_synced_at_once(lab: Lab):
+    async with lab.open() as ada, lab.open("bob") as bob:
+        for number in range(ROUNDS):
+            plan = await ada.conversation(str(number))
+            await plan.grant(bob.key)
+            assert await plan.sync()
+            async with asyncio.timeout(5.0):
+                assert await bob.sync()
+            assert (await bob.get(plan.id)).id == plan.id
+
+
+async def test_a_member_who_writes_meanwhile_is_in_sync_nevertheless(lab: Lab):
+    async with lab.open() as ada:
+        plan = await ada.conversation("plan")
+
+        async def write() -> None:
+            for number in range(ROUNDS):
+                await plan.say(str(number))
+
+        writing = asyncio.create_task(write())
+        while not writing.done():
+            assert await plan.sync()
+        await writing
