@@ -44,16 +44,32 @@ class DiskQuota:
     ) -> None:
         """Allow so many bytes of one creator's conversations, and of all."""
         self._creator_max = creator_max
-        self._hub_max = hub_max
-        self._unshared = min(creator_max, hub_max * (1 - 1 / limits.RESERVE_SHARE))
-        """Bytes of all up to which nobody is refused: no creator has more than all."""
+        self.resize(hub_max)
         self._accounts = Accountant(holder_max=inf, key_max=inf, hub_max=inf)
         self._stores: set[str] = set()
+
+    def resize(self, hub_max: float) -> None:
+        """Allow so many bytes of all conversations from now on."""
+        self._hub_max = hub_max
+        self._shared = hub_max * (1 - 1 / limits.RESERVE_SHARE)
+        """Bytes of all beyond which each creator has its share."""
+        self._unshared = min(self._creator_max, self._shared)
+        """Bytes of all up to which nobody is refused: no creator has more than all."""
 
     @property
     def total(self) -> int:
         """Bytes of all."""
         return self._accounts.total
+
+    @property
+    def left(self) -> float:
+        """Bytes that are left for all."""
+        return max(0.0, self._hub_max - self.total)
+
+    @property
+    def is_scarce(self) -> bool:
+        """Say whether creators are refused that occupy more than their share."""
+        return self.total + MESSAGE_BYTES_MAX > self._shared
 
     def set_log(self, conversation: ConversationId, creator: PublicKey | None, size: int) -> None:
         """Set the bytes of a stored log."""
@@ -102,8 +118,7 @@ class DiskQuota:
             raise QuotaExceeded("the conversations of this creator occupy too much disk here")
         if total > self._hub_max:
             raise QuotaExceeded("the disk for conversations is used up here")
-        shared = self._hub_max * (1 - 1 / limits.RESERVE_SHARE)
-        if total > shared and size > shared / max(1, self._accounts.count):
+        if total > self._shared and size > self._shared / max(1, self._accounts.count):
             raise QuotaExceeded("little disk is left here, and this creator has its share of it")
 
     def refusal(

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from shutil import disk_usage
 from typing import Any
 
 import grpc
@@ -46,6 +45,7 @@ from syncd.io.blob_service import BlobService
 from syncd.io.blob_stores import BlobStores
 from syncd.io.collection import Collection
 from syncd.io.config import HubConfig
+from syncd.io.disk_watch import DiskWatch, share_of
 from syncd.io.driver import HubDriver
 from syncd.io.gate import Gate
 from syncd.io.invitation_service import InvitationService
@@ -94,6 +94,7 @@ async def start(config: HubConfig) -> HubServer:
     require_endpoint(config.metrics)
     data_dir = config.data_dir.expanduser()
     await take_folder(data_dir, FolderUse.HUB)
+    is_key_new = not (data_dir / "identity.key").exists()
     key = load_or_create(data_dir / "identity.key")
     authenticator = Authenticator(key, load_or_create_secret(data_dir / "ticket.secret"))
     async with AsyncExitStack() as closing:  # a start that fails stops what it has started
@@ -104,6 +105,8 @@ async def start(config: HubConfig) -> HubServer:
         policy = _policy(config, data_dir)
         driver = HubDriver(Hub(authenticator.public, policy), store, blobs, calls_max)
         await driver.start()
+        if is_key_new:
+            _say_new(driver.hub)
         closing.push_async_callback(driver.stop)
         wanted = addresses_in(config.listen)
         links = min(config.links_per_key_max, limits.STREAMS_MAX)  # gRPC's number has 32 bits
@@ -198,7 +201,7 @@ def _policy(config: HubConfig, data_dir: Path) -> Policy:
         conversations_in_memory_max=config.conversations_in_memory_max,
         logs_bytes_max=config.logs_bytes_max,
         disk_creator_bytes_max=config.disk_creator_bytes_max,
-        disk_bytes_max=config.disk_bytes_max or limits.DISK_SHARE * disk_usage(data_dir).total,
+        disk_bytes_max=config.disk_bytes_max or share_of(data_dir),
         host_keys=frozenset(map(key_from_hex, config.host_keys)),
     )
 
@@ -209,14 +212,38 @@ def _reflect(server: grpc.aio.Server) -> None:
     reflection.enable_server_reflection((*names, reflection.SERVICE_NAME), server)
 
 
+def _say_new(hub: Hub) -> None:
+    """Log that a hub has a new key, where it has a store: clients that know the old one refuse it.
+
+    Without a word the operator would see no link come back.
+    """
+    if hub.disk.total:
+        log.warning(
+            "the hub has a new key beside its store",
+            key=short(hub.key),
+            next_step="Restore identity.key, or let each client run antiphon hub trust.",
+        )
+
+
+async def _failed(server: HubServer, *tasks: "asyncio.Task[None]") -> None:
+    """Raise the error that ended the server, or a task that has no end."""
+    await asyncio.gather(server.failed(), *tasks)
+
+
 async def serve(config: HubConfig) -> None:
     """Run until SIGINT or SIGTERM, or until the driver fails."""
     server = await start(config)
-    collecting = asyncio.create_task(Collection(server.driver.hub.shelf).run(), name="collection")
+    hub = server.driver.hub
+    watched = None if config.disk_bytes_max else config.data_dir.expanduser()
+    tasks = (
+        asyncio.create_task(Collection(hub.shelf).run(), name="collection"),
+        asyncio.create_task(DiskWatch(hub.disk, watched).run(), name="disk watch"),
+    )
     try:
         others = "".join(f" {address}" for address in server.addresses[1:])
         line = f"hub {server.address} {server.key.hex()}{others}"
-        await run_until_stopped(server.failed(), line)
+        await run_until_stopped(_failed(server, *tasks), line)
     finally:
-        collecting.cancel()
+        for task in tasks:
+            task.cancel()
         await server.stop()
