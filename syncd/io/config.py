@@ -35,9 +35,9 @@ class HubConfig(ProgramSettings):
     """Hex keys that may create conversations; empty: everyone."""
     host_keys: list[HexKey] = Field(default_factory=list, max_length=limits.HOSTS_MAX)
     """Hex keys of the operator's own model hosts, which the hub vouches for."""
-    entries_max: int = limits.ENTRIES_MAX
+    entries_max: int = Field(limits.ENTRIES_MAX, ge=1)
     """Entries one conversation may hold."""
-    links_per_key_max: int = limits.LINKS_PER_KEY_MAX
+    links_per_key_max: int = Field(limits.LINKS_PER_KEY_MAX, ge=1)
     """Links one key may hold at a time."""
     conversations_in_memory_max: int = Field(limits.CONVERSATIONS_IN_MEMORY_MAX, ge=1)
     """Conversations held in memory at a time, but for those in use."""
@@ -47,11 +47,11 @@ class HubConfig(ProgramSettings):
     """Disk for the conversations of one creator and their blobs, in bytes."""
     disk_bytes_max: int = Field(0, ge=0)
     """Disk for all conversations and their blobs, in bytes; 0 for nine tenths of the disk."""
-    blob_bytes_max: int = limits.BLOB_BYTES_MAX
+    blob_bytes_max: int = Field(limits.BLOB_BYTES_MAX, ge=1)
     """Size of one blob, in bytes."""
-    blobs_bytes_max: int = limits.BLOBS_BYTES_MAX
+    blobs_bytes_max: int = Field(limits.BLOBS_BYTES_MAX, ge=1)
     """Size of all blobs of one conversation, in bytes."""
-    expiring_blobs_bytes_max: int = limits.EXPIRING_BLOBS_BYTES_MAX
+    expiring_blobs_bytes_max: int = Field(limits.EXPIRING_BLOBS_BYTES_MAX, ge=1)
     """Size of the blobs of one conversation that expire, in bytes; they count for nothing else."""
     reflection: bool = False
     """Serve gRPC reflection."""

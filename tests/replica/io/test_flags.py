@@ -173,6 +173,21 @@ def test_no_number_of_a_daemon_is_below_zero(
         assert f"test: {flag}: " in capsys.readouterr().err, name
 
 
+def test_no_bound_of_a_hub_is_zero_except_where_that_is_its_default(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    bounds = {n: f.default for n, f in HubConfig.model_fields.items() if f.annotation is int}
+    assert [name for name, default in bounds.items() if not default] == ["disk_bytes_max"]
+    for name in bounds.keys() - {"disk_bytes_max"}:
+        flag = "--" + name.replace("_", "-")
+        with pytest.raises(SystemExit) as ended:
+            read_settings(HubConfig, [flag, "0"], prog="test", description="", flags={})
+        assert ended.value.code == 2
+        shown = capsys.readouterr().err
+        assert f"test: {flag}: input should be greater than or equal to 1" in shown
+        assert "[CONFIG_INVALID]" in shown
+
+
 @pytest.mark.parametrize("settings", [HubConfig, HostConfig])
 @pytest.mark.parametrize(
     ("value", "said"),
