@@ -42,7 +42,7 @@ def read_settings(
             flags.get(name, "--" + name.replace("_", "-")),
             dest=name,
             action=_ADDS.get(type(default), "store"),
-            nargs="*" if several else None,
+            nargs="+" if several else None,  # none would mean everyone
             metavar=_word(field) if several else None,
             help=f"{field.description} (default: {_shown(default)})".replace("%", "%%"),
         )

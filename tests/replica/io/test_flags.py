@@ -73,7 +73,7 @@ def test_the_help_is_the_docstrings_and_the_defaults(capsys: pytest.CaptureFixtu
     assert ended.value.code == 0
     assert "--data-dir DATA_DIR Where it is, in 100 % of cases. (default: here)" in shown
     assert "--models MODELS Each model. (default: first)" in shown
-    assert "--host-key [HEX ...] Keys of hosts. (default: none)" in shown
+    assert "--host-key HEX [HEX ...] Keys of hosts. (default: none)" in shown
     assert "--ring RING A ring. (default: none)" in shown
 
 
@@ -213,6 +213,29 @@ def test_a_command_without_a_home_folder_says_so(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setenv("ANTIPHON_CONFIG", "~nobody-has-this-name/config.toml")
     with pytest.raises(ConfigInvalid, match="set HOME"):
         load_settings({})
+
+
+@pytest.mark.parametrize(
+    ("settings", "flag"),
+    [
+        (HubConfig, "--creators"),
+        (HubConfig, "--host-keys"),
+        (HostConfig, "--owner-keys"),
+        (HostConfig, "--operator-keys"),
+        (HostConfig, "--invitations"),
+        (HostConfig, "--model"),
+    ],
+)
+def test_a_list_without_a_value_is_a_wrong_flag_and_not_everyone(
+    settings: type[BaseSettings], flag: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As `--creators $KEY` is where the variable is unset."""
+    with pytest.raises(SystemExit) as ended:
+        read_settings(settings, [flag, "--print-config"], prog="test", description="", flags={})
+    assert ended.value.code == 2
+    shown = capsys.readouterr().err
+    assert f"argument {flag}: expected " in shown
+    assert "one argument" in shown
 
 
 @pytest.mark.parametrize("value", ["nan", "inf"])
