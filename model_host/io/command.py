@@ -28,6 +28,8 @@ FLAGS = {
     "invitations": "--invitation",
 }
 """Flags whose name differs from the setting's."""
+OTHERS = frozenset({"ANTIPHON_HOST_MODULE"})
+"""Variables that begin like the host's own: `antiphon up` reads this one, and hands it on."""
 
 
 def _serve(arguments: list[str]) -> int:
@@ -37,6 +39,7 @@ def _serve(arguments: list[str]) -> int:
         prog="python -m model_host serve",
         description="Run an Antiphon model host.",
         flags=FLAGS,
+        others=OTHERS,
     )
     log_to_stderr(config.log_format)
     stop_with_supervisor()

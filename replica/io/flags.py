@@ -3,12 +3,12 @@
 import argparse
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from replica.io.grpc_server import explain
-from replica.io.settings import ConfigInvalid, make_settings
+from replica.io.settings import ConfigInvalid, make_settings, require_known_variables
 
 if TYPE_CHECKING:  # pydantic costs each replica's process 0.1 s, and only daemons use it
     from pydantic.fields import FieldInfo
@@ -27,12 +27,14 @@ def read_settings(
     prog: str,
     description: str,
     flags: Mapping[str, str],
+    others: Collection[str] = (),
 ) -> S:
     """Return the settings of a command's `arguments`, None for those of the process.
 
     Each setting is a flag, its docstring the help; `flags` names those that differ from the
-    setting's name. Ends the process as argparse does: after --help and --print-config with
-    status 0, for bad arguments with 2.
+    setting's name, and `others` the variables with the prefix that another program reads. Ends
+    the process as argparse does: after --help and --print-config with status 0, for bad
+    arguments and variables with 2.
     """
     parser = argparse.ArgumentParser(prog=prog, description=description)
     for name, field in settings.model_fields.items():
@@ -51,6 +53,7 @@ def read_settings(
     print_config = given.pop("print_config")
     file = Path(str(settings.model_config.get("toml_file", "")))
     try:
+        require_known_variables(settings, others)
         config = make_settings(settings, given, file=file, flags=flags)
     except ConfigInvalid as error:
         parser.exit(2, f"{explain(prog, error)}\n")

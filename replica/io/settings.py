@@ -7,7 +7,7 @@ and its line that the value is from.
 import os
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -56,6 +56,25 @@ def make_settings(
         raise ConfigInvalid(f"{_place(field, settings, given, file, flags)}: {words}") from error
 
 
+def require_known_variables(settings: "type[BaseSettings]", others: Collection[str]) -> None:
+    """Refuse a variable with the prefix of `settings` that is no setting and not in `others`.
+
+    Raises ConfigInvalid.
+    """
+    prefix = settings.model_config.get("env_prefix", "")
+    for variable in sorted(os.environ):
+        name = variable.upper()  # pydantic reads variables in either case
+        field = name.removeprefix(prefix).lower()
+        is_known = field in settings.model_fields or name in others
+        if name.startswith(prefix) and not is_known:
+            raise ConfigInvalid(f"{variable}: {_no_setting(field, settings)}")
+
+
+def _no_setting(name: str, settings: "type[BaseSettings]") -> str:
+    near = get_close_matches(name, settings.model_fields, 1)
+    return "no setting has this name" + (f"; '{near[0]}' is one" if near else "")
+
+
 def _fault(error: ValueError, settings: "type[BaseSettings]") -> tuple[str, str]:
     """Return the field that an error of pydantic's is about, and what is wrong with it."""
     errors = getattr(error, "errors", None)
@@ -65,8 +84,7 @@ def _fault(error: ValueError, settings: "type[BaseSettings]") -> tuple[str, str]
     first = errors()[0]
     field = str(first["loc"][0]) if first["loc"] else ""
     if first["type"] == "extra_forbidden":
-        near = get_close_matches(field, settings.model_fields, 1)
-        return field, "no setting has this name" + (f"; '{near[0]}' is one" if near else "")
+        return field, _no_setting(field, settings)
     words = first["msg"].removeprefix("Value error, ")
     return field, words[:1].lower() + words[1:]
 

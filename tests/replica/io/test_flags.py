@@ -13,7 +13,9 @@ from pydantic_settings import (
     TomlConfigSettingsSource,
 )
 
+from antiphon.cli.config import Settings as ClientSettings
 from antiphon.cli.config import load_settings
+from model_host.io import command
 from model_host.io.config import HostConfig
 from replica.io.flags import read_settings
 from replica.io.settings import ConfigInvalid
@@ -49,7 +51,14 @@ class Settings(BaseSettings):
 
 def read(*arguments: str) -> Settings:
     flags = {"host_keys": "--host-key"}
-    return read_settings(Settings, arguments, prog="test", description="A test.", flags=flags)
+    return read_settings(
+        Settings,
+        arguments,
+        prog="test",
+        description="A test.",
+        flags=flags,
+        others=["TEST_FLAGS_OTHER"],
+    )
 
 
 def test_flags_beat_the_environment_and_that_beats_the_defaults(
@@ -134,6 +143,14 @@ def test_a_wrong_line_of_the_file_is_named_with_the_file(
     [
         ("TEST_FLAGS_MOST", "many", "TEST_FLAGS_MOST: input should be a valid integer"),
         ("TEST_FLAGS_HOST_KEYS", "x", "TEST_FLAGS_HOST_KEYS: this is no JSON"),
+        (
+            "TEST_FLAGS_HOST_KEY",
+            '["x"]',
+            "TEST_FLAGS_HOST_KEY: no setting has this name; 'host_keys' is one",
+        ),
+        ("TEST_FLAGS_COLOUR", "blue", "TEST_FLAGS_COLOUR: no setting has this name\n"),
+        ("test_flags_mots", "3", "test_flags_mots: no setting has this name; 'most' is one"),
+        ("TEST_FLAGS_", "3", "TEST_FLAGS_: no setting has this name\n"),
     ],
 )
 def test_a_wrong_variable_is_named(
@@ -144,9 +161,37 @@ def test_a_wrong_variable_is_named(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setenv(variable, value)
-    with pytest.raises(SystemExit):
+    with pytest.raises(SystemExit) as ended:
         read("--print-config")
-    assert said in capsys.readouterr().err
+    assert ended.value.code == 2
+    shown = capsys.readouterr().err
+    assert shown.startswith(f"test: {said}")
+    assert "[CONFIG_INVALID]" in shown
+
+
+def test_variables_of_other_programs_and_in_lower_case_are_no_wrong_names(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for variable in ("TEST_FLAGS_OTHER", "test_flags_other", "TEST_FLAG", "OTHER_TEST_FLAGS_X"):
+        monkeypatch.setenv(variable, "x")
+    monkeypatch.setenv("test_flags_most", "5")
+    assert read().most == 5
+
+
+@pytest.mark.parametrize(
+    ("settings", "others"), [(HubConfig, frozenset()), (HostConfig, command.OTHERS)]
+)
+def test_a_daemon_knows_the_variables_of_the_command_that_begin_like_its_own(
+    settings: type[BaseSettings],
+    others: frozenset[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    prefix = str(settings.model_config["env_prefix"])
+    variables = {f"ANTIPHON_{name}".upper() for name in ClientSettings.model_fields}
+    assert {one for one in variables if one.startswith(prefix)} == others
+    for variable in variables:
+        monkeypatch.setenv(variable, "x")
+    read_settings(settings, [], prog="test", description="", flags={}, others=others)
 
 
 def test_a_wrong_flag_is_named_also_where_the_file_has_the_setting(
