@@ -37,6 +37,9 @@ _torch = importlib.util.find_spec("torch")
 if _torch is not None and _torch.origin is not None:
     os.environ.update(spin_settings(os.environ, Path(_torch.origin).parent))
 
+THREADS_MAX = 4 * (os.cpu_count() or 1)
+"""Compute threads that may be asked for. More threads than CPUs wait for each other. Each thread of
+the host that computes starts as many, and tens of thousands end the process without a reason."""
 FEW_ROWS = 32
 """Rows of a step up to which the number of threads is chosen by measured time."""
 PROBE_STEPS = 3

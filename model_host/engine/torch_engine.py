@@ -9,7 +9,12 @@ from typing import Self
 import torch
 
 from model_host.engine.any_format import open_model
-from model_host.engine.compute_threads import StepThreads, process_threads, set_threads
+from model_host.engine.compute_threads import (
+    THREADS_MAX,
+    StepThreads,
+    process_threads,
+    set_threads,
+)
 from model_host.engine.kept_verdicts import KeptVerdicts, Verdict
 from model_host.engine.linear import is_available
 from model_host.engine.model import Model, build_model
@@ -81,8 +86,9 @@ class TorchEngine:
             raise ArgumentInvalid(
                 f"context_tokens: {context_tokens}; a context has {CONTEXT_TOKENS_MIN} at least"
             )
-        if threads < 0:
-            raise ArgumentInvalid(f"threads: {threads}; 0 for torch's choice, or more")
+        if not 0 <= threads <= THREADS_MAX:
+            most = f"0 for torch's choice, or 1 to {THREADS_MAX}"
+            raise ArgumentInvalid(f"threads: {threads}; {most}")
         set_threads(threads or process_threads())
         check_numerics(numerics)
         file = model if isinstance(model, ModelFile) else open_model(model)

@@ -7,6 +7,7 @@ from typing import Annotated, Literal, get_args
 from pydantic import Field, field_validator
 from pydantic_settings import NoDecode, SettingsConfigDict
 
+from model_host.engine import compute_threads
 from model_host.model_config import CONTEXT_TOKENS_MIN
 from replica import limits
 from replica.io import LogFormat
@@ -51,8 +52,9 @@ class HostConfig(ProgramSettings):
     the model and the machine decide: q4 where both can, else bf16, else fp32."""
     context_tokens: int = 0
     """Tokens of a context; 0 for the model's limit. Fewer shorten the start-up self-test."""
-    threads: int = 0
-    """Threads of the computation; 0 for torch's choice."""
+    threads: int = Field(0, le=compute_threads.THREADS_MAX)
+    """Threads of the computation, four for each CPU at most, since more threads than CPUs wait for
+    each other; 0 for torch's choice."""
     kv_bytes_max: int = 2 * GIB
     """KV memory of all conversations, for each loaded profile."""
     memory_bytes_max: int = 8 * GIB

@@ -12,6 +12,7 @@ import pytest
 from structlog import WriteLogger
 
 from model_host.engine.any_format import open_model
+from model_host.engine.compute_threads import THREADS_MAX
 from model_host.engine.torch_engine import TorchEngine
 from model_host.errors import (
     ModelArchitectureUnknown,
@@ -129,9 +130,12 @@ def test_a_context_too_short_for_an_answer_is_refused_before_anything_is_read(
         TorchEngine.load(tmp_path / "no such file", **setting)
 
 
-def test_a_negative_number_of_threads_is_refused_before_anything_is_read(tmp_path: Path):
-    with pytest.raises(ArgumentInvalid, match="threads: -1"):
-        TorchEngine.load(tmp_path / "no such file", threads=-1)
+@pytest.mark.parametrize("threads", [-1, THREADS_MAX + 1])
+def test_a_number_of_threads_out_of_bounds_is_refused_before_anything_is_read(
+    tmp_path: Path, threads: int
+):
+    with pytest.raises(ArgumentInvalid, match=f"threads: {threads}; .* or 1 to {THREADS_MAX}$"):
+        TorchEngine.load(tmp_path / "no such file", threads=threads)
 
 
 def test_the_shortest_context_computes_like_a_longer_one(tiny: TorchEngine, tiny_path: Path):

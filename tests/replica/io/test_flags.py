@@ -15,6 +15,7 @@ from pydantic_settings import (
 
 from antiphon.cli.config import Settings as ClientSettings
 from antiphon.cli.config import load_settings
+from model_host.engine import compute_threads
 from model_host.io import command
 from model_host.io.config import HostConfig
 from replica.io.flags import read_settings
@@ -22,6 +23,7 @@ from replica.io.settings import ConfigInvalid
 from syncd.io import HubConfig
 
 FILE = "test.toml"
+THREADS_MAX = compute_threads.THREADS_MAX
 
 
 class Settings(BaseSettings):
@@ -353,6 +355,11 @@ def test_an_empty_address_of_metrics_or_key_of_a_hub_is_none() -> None:
     ("flag", "values", "said"),
     [
         ("--context-tokens", ["1"], "a context has 2 tokens at least, or 0"),
+        (
+            "--threads",
+            [str(THREADS_MAX + 1)],
+            f"input should be less than or equal to {THREADS_MAX}",
+        ),
         ("--model", ["one", "other", "one"], "one is given twice"),
         ("--model", [*"abcdefghijklmnopq"], "17 models; a host offers 16 at most"),
     ],
