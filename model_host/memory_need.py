@@ -36,3 +36,8 @@ def context_tokens_max(config: ModelConfig, numerics: str, *, limit: int, kv_byt
     groups = kv_bytes // (GROUP_TOKENS * position_bytes(config, numerics))
     held = groups * GROUP_TOKENS - SLAB_TOKENS
     return min(config.context_tokens, limit, held)
+
+
+def kv_bytes_min(config: ModelConfig, numerics: str) -> int:
+    """Return the least KV memory that holds a context: one group beside the slab for copies."""
+    return (SLAB_TOKENS + GROUP_TOKENS) * position_bytes(config, numerics)

@@ -14,6 +14,15 @@ from model_host.errors import ProfileTooLarge
 from replica.ids import Digest
 
 
+def require_room(need: int, bytes_max: int) -> None:
+    """Refuse a profile that doesn't fit in the budget alone. Raises ProfileTooLarge."""
+    if need > bytes_max:
+        raise ProfileTooLarge(
+            f"the profile needs {need:,} bytes for weights, keys and values; "
+            f"the host's memory_bytes_max is {bytes_max:,}"
+        )
+
+
 class Residency:
     """The loaded profiles of a host, by digest, and the number of uses of each."""
 
@@ -58,11 +67,7 @@ class Residency:
         if it doesn't fit alone.
         """
         need = self._bytes_of[profile]
-        if need > self._bytes_max:
-            raise ProfileTooLarge(
-                f"the profile needs {need:,} bytes for weights, keys and values; "
-                f"the host has {self._bytes_max:,}"
-            )
+        require_room(need, self._bytes_max)
         free, unloaded = self._bytes_max - self.loaded_bytes, []
         for other, uses in self._uses.items():
             if free >= need:

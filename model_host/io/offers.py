@@ -16,7 +16,7 @@ from model_host.engine import ModelFile, Tokenizer, naming, open_model
 from model_host.grammar import Grammars
 from model_host.grammar_engine import ENGINE
 from model_host.io.fetch import known_name
-from model_host.memory_need import context_tokens_max, weights_bytes
+from model_host.memory_need import context_tokens_max, kv_bytes_min, weights_bytes
 from model_host.profile import Profile
 from model_host.recommended import recommended
 from model_host.refusals import ProfileUnavailable, ProfileUnknown, SamplingInvalid
@@ -140,7 +140,9 @@ def make_offer(file: ModelFile, *, numerics: str, context_tokens: int, kv_bytes:
     log.info("template", local=renderer.is_local, tools=renderer.tools.format.name)
     limit = context_tokens_max(file.config, numerics, limit=context_tokens, kv_bytes=kv_bytes)
     if limit < 1:
-        raise ArgumentInvalid(f"kv_bytes_max: {kv_bytes} bytes hold no context of {file.name}")
+        least = kv_bytes_min(file.config, numerics)
+        none = f"{kv_bytes:,} bytes hold no context of {file.name}, which needs {least:,}"
+        raise ArgumentInvalid(f"kv_bytes_max: {none}")
     profile = Profile(
         known_name(file.sha256) or file.name,
         Digest(file.sha256),

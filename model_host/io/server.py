@@ -42,8 +42,10 @@ from model_host.io.request_handler import RequestHandler
 from model_host.io.service import Calls, HostService
 from model_host.io.stats_call import StatsCall
 from model_host.io.warm import Warm
+from model_host.memory_need import weights_bytes
 from model_host.operators import Operators
 from model_host.profile import Profile
+from model_host.residency import require_room
 from replica.core import FollowPolicy
 from replica.errors import HostError
 from replica.ids import ConversationId, PublicKey, key_from_hex, short
@@ -229,6 +231,8 @@ async def _load_first(config: HostConfig) -> tuple[Offer, TorchEngine]:
     path = await asyncio.to_thread(resolve, name)
     file = await asyncio.to_thread(open_model, path)
     numerics = await asyncio.to_thread(_numerics, file, stated)
+    need = weights_bytes(file.config, numerics) + config.kv_bytes_max
+    require_room(need, config.memory_bytes_max)  # before it is loaded
     log.info("loading model", path=str(path), numerics=numerics)
     return await asyncio.gather(
         asyncio.to_thread(_offer, config, file, numerics),
@@ -249,8 +253,7 @@ def _offer(
     config: HostConfig, file: ModelFile, numerics: str, context_tokens: int | None = None
 ) -> Offer:
     limit = context_tokens or config.context_tokens or CONTEXT_TOKENS_DEFAULT
-    kv_bytes = min(config.kv_bytes_max, config.memory_bytes_max)
-    return make_offer(file, numerics=numerics, context_tokens=limit, kv_bytes=kv_bytes)
+    return make_offer(file, numerics=numerics, context_tokens=limit, kv_bytes=config.kv_bytes_max)
 
 
 def _load_engine(config: HostConfig, file: ModelFile, numerics: str) -> TorchEngine:

@@ -6,7 +6,7 @@ import pytest
 
 from model_host.engine.torch_engine import TorchEngine
 from model_host.kv import PagePool
-from model_host.memory_need import context_tokens_max, position_bytes, weights_bytes
+from model_host.memory_need import context_tokens_max, kv_bytes_min, position_bytes, weights_bytes
 from model_host.model_config import ModelConfig
 from tests.model_host.engine import tiny_model
 
@@ -33,6 +33,12 @@ def test_the_least_of_the_three_limits_decides() -> None:
     assert context_tokens_max(config, "bf16", limit=8192, kv_bytes=1 << 30) == 300
     assert context_tokens_max(config, "bf16", limit=200, kv_bytes=1 << 30) == 200
     assert context_tokens_max(config, "bf16", limit=200, kv_bytes=0) < 1
+
+
+def test_the_least_memory_holds_a_context_and_a_byte_less_holds_none() -> None:
+    least = kv_bytes_min(CONFIG, "bf16")
+    assert context_tokens_max(CONFIG, "bf16", limit=200, kv_bytes=least) == 64
+    assert context_tokens_max(CONFIG, "bf16", limit=200, kv_bytes=least - 1) < 1
 
 
 def test_the_weights_of_the_default_model_are_estimated_to_a_tenth() -> None:

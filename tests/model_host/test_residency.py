@@ -63,7 +63,7 @@ def test_while_one_waits_for_room_no_other_comes_into_use() -> None:
 
 def test_a_profile_that_never_fits_is_refused_and_nothing_is_unloaded() -> None:
     held = residency(A, B)
-    with pytest.raises(ProfileTooLarge, match=r"31 bytes .* has 30"):
+    with pytest.raises(ProfileTooLarge, match=r"31 bytes .* memory_bytes_max is 30"):
         held.room_for(HUGE)
     assert held.loaded == (A, B)
     assert held.use(A)

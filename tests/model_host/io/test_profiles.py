@@ -2,15 +2,18 @@
 
 import asyncio
 import gc
+import re
 import threading
 import weakref
 from pathlib import Path
 
 import pytest
 
+from model_host.engine import open_model
 from model_host.errors import ProfileTooLarge
 from model_host.io.config import HostConfig
 from model_host.io.server import start
+from model_host.memory_need import kv_bytes_min
 from replica.ids import Digest, short
 from replica.io.host_calls import HostCalls
 from replica.log.body import FinishReason, Sampling
@@ -211,12 +214,36 @@ async def test_a_context_that_does_not_fit_is_refused_with_both_numbers(tmp_path
         assert len(answer.token_ids) == 2
 
 
-async def test_a_default_larger_than_the_memory_stops_the_start(tmp_path: Path):
-    model = write_model(tmp_path / "first")
+@pytest.mark.parametrize("memory", [0, 1_000, KV_BYTES])
+async def test_a_default_larger_than_the_memory_stops_the_start_and_is_told_what_is_enough(
+    tmp_path: Path, memory: int
+):
     config = HostConfig(
         data_dir=tmp_path / "host",
         hub="127.0.0.1:1",
-        model=(str(model),),
+        model=(str(write_model(tmp_path / "first")),),
+        numerics="fp32",
+        kv_bytes_max=KV_BYTES,
+        memory_bytes_max=memory,
+    )
+    with pytest.raises(ProfileTooLarge, match=f"memory_bytes_max is {memory:,}$") as refused:
+        async with start(config):
+            pass
+    needed = re.search(r"needs ([\d,]+) bytes", refused.value.detail)
+    assert needed is not None
+    enough = int(needed[1].replace(",", ""))
+    async with start(config.model_copy(update={"memory_bytes_max": enough})) as host:
+        assert host.profiles.loaded(host.profiles.offers.default) is not None
+
+
+async def test_a_default_larger_than_the_memory_is_refused_before_it_is_loaded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("ANTIPHON_CACHE_DIR", str(tmp_path / "cache"))
+    config = HostConfig(
+        data_dir=tmp_path / "host",
+        hub="127.0.0.1:1",
+        model=str(write_model(tmp_path / "first")),
         numerics="fp32",
         kv_bytes_max=KV_BYTES,
         memory_bytes_max=KV_BYTES,
@@ -224,6 +251,27 @@ async def test_a_default_larger_than_the_memory_stops_the_start(tmp_path: Path):
     with pytest.raises(ProfileTooLarge):
         async with start(config):
             pass
+    assert not (tmp_path / "cache").exists()  # no weights were converted
+
+
+async def test_keys_and_values_without_room_for_a_context_stop_the_start_and_name_what_is_enough(
+    tmp_path: Path,
+):
+    file = open_model(write_model(tmp_path / "first"))
+    enough = kv_bytes_min(file.config, "fp32")
+    config = HostConfig(
+        data_dir=tmp_path / "host",
+        hub="127.0.0.1:1",
+        model=str(file.path),
+        numerics="fp32",
+        kv_bytes_max=1_000,
+    )
+    said = f"kv_bytes_max: 1,000 bytes hold no context of first, which needs {enough:,}"
+    with pytest.raises(ArgumentInvalid, match=f"^{said}$"):
+        async with start(config):
+            pass
+    async with start(config.model_copy(update={"kv_bytes_max": enough})) as host:
+        assert host.profiles.offers.default.profile.context_tokens_max == 64
 
 
 async def test_a_model_given_twice_stops_the_start(tmp_path: Path):
