@@ -56,6 +56,12 @@ def make_settings(
         raise ConfigInvalid(f"{_place(field, settings, given, file, flags)}: {words}") from error
 
 
+_SERVICE_LINK = re.compile(
+    r"_(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT(_\d+_(TCP|UDP|SCTP)(_\w+)?)?)$"
+)
+"""Kubernetes sets these for each service, so for one that is called antiphon-hub, too."""
+
+
 def require_known_variables(settings: "type[BaseSettings]", others: Collection[str]) -> None:
     """Refuse a variable with the prefix of `settings` that is no setting and not in `others`.
 
@@ -65,7 +71,7 @@ def require_known_variables(settings: "type[BaseSettings]", others: Collection[s
     for variable in sorted(os.environ):
         name = variable.upper()  # pydantic reads variables in either case
         field = name.removeprefix(prefix).lower()
-        is_known = field in settings.model_fields or name in others
+        is_known = field in settings.model_fields or name in others or _SERVICE_LINK.search(name)
         if name.startswith(prefix) and not is_known:
             raise ConfigInvalid(f"{variable}: {_no_setting(field, settings)}")
 

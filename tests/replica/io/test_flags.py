@@ -171,6 +171,25 @@ def test_a_wrong_variable_is_named(
     assert "[CONFIG_INVALID]" in shown
 
 
+@pytest.mark.parametrize(
+    "ending",
+    [
+        "SERVICE_HOST",
+        "SERVICE_PORT",
+        "SERVICE_PORT_GRPC",
+        "PORT",
+        "PORT_80_TCP",
+        "PORT_80_TCP_ADDR",
+    ],
+)
+def test_variables_that_kubernetes_sets_for_a_service_of_this_name_are_no_settings(
+    monkeypatch: pytest.MonkeyPatch, ending: str
+) -> None:
+    for name in (ending, f"PUBLIC_{ending}"):
+        monkeypatch.setenv(f"TEST_FLAGS_{name}", "tcp://10.0.0.1:80")
+    assert read().most == Settings().most
+
+
 def test_variables_of_other_programs_and_in_lower_case_are_no_wrong_names(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
