@@ -10,12 +10,13 @@ AntiphonError
 │   ├── RunTooLong        a run with more calls of tools than it may make
 │   ├── ToolUnsuitable    a function that can't be offered as a tool
 └── HostError
-    └── CallOpen          a call has no result, and no run here is working on it
+    └── CallOpen          a call has no result, and no run known here is working on it
 """
 
 from typing import Any
 
 from replica.errors import HostError, ReplicaClosed, RequestRefused
+from replica.ids import PublicKey
 
 __all__ = [
     "CallOpen",
@@ -114,7 +115,7 @@ class ToolUnsuitable(RequestRefused):
 
 
 class CallOpen(HostError):
-    """A call of this key has no result, and no run of this replica is working on it.
+    """A call has no result, and no run that is known here is working on it.
 
     >>> error = antiphon.CallOpen("'book' was started", call_id="1", effect_key="ab12")
     >>> error.reason, error.call_id
@@ -124,13 +125,21 @@ class CallOpen(HostError):
     reason = "CALL_OPEN"
     next_step = (
         "Run it again with its key and tools. If that ends with this error too, find out whether"
-        " the effect happened; then pass its result to finish(), or abandon() it."
+        " the effect happened; then pass its result to finish(), or abandon() it. A call of"
+        " another member is that member's to finish; an owner may abandon() it."
     )
 
     def __init__(
-        self, detail: str = "", *, call_id: str = "", effect_key: str = "", **recovery: Any
+        self,
+        detail: str = "",
+        *,
+        call_id: str = "",
+        effect_key: str = "",
+        executor: PublicKey | None = None,
+        **recovery: Any,
     ) -> None:
-        """Name the call, and the key of its effect."""
+        """Name the call, the key of its effect, and the member whose call it is."""
         super().__init__(detail, **recovery)
         self.call_id = call_id
         self.effect_key = effect_key
+        self.executor = executor

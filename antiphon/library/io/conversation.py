@@ -249,14 +249,20 @@ class Conversation(Members):
 
     # --- tools --------------------------------------------------------------------------
 
-    async def open_calls(self) -> tuple[e.Call, ...]:
+    async def open_calls(self, *, all_members: bool = False) -> tuple[e.Call, ...]:
         """Return the calls without a result, of which this replica's key is executor.
+
+        With `all_members` the calls of others are among them, which an owner may abandon.
 
         >>> await trip.open_calls()
         ()
         """
         me, held = self.replica.public, await self._held()
-        return tuple(news.call_of(one.call) for one in open_calls(held) if one.asked.executor == me)
+        return tuple(
+            news.call_of(one.call)
+            for one in open_calls(held)
+            if all_members or one.asked.executor == me
+        )
 
     async def finish(self, call_id: str, result: str, *, is_error: bool = False) -> None:
         """Append the result of an open call that this replica's key executes.

@@ -261,8 +261,7 @@ class Run:
                     yield other
                 if finished or isinstance(next_step(await self._held(), self._run), AskAnew):
                     return
-                look_s = ahead.look(await self._held())
-                await watch.wait(self._given.timeout_s, look_s)
+                await ahead.wait(await self._held(), watch, self._given.timeout_s)
         finally:
             watch.stop()
 
@@ -302,7 +301,7 @@ class Run:
         """Run the tool of one call, or learn what became of it, and append the result."""
         known = self._given.tools.get(one.call.name)
         if known is None and one.started is not None:
-            raise call_open(one, one.started)  # its effect may have happened
+            raise call_open(one)  # its effect may have happened
         if known is None:
             names = ", ".join(self._given.tools) or "none"
             await self._close(one, f"There is no tool {one.call.name!r}; known: {names}.", True)
@@ -318,7 +317,7 @@ class Run:
             try:
                 await append(self._at, Message(Speaker.TOOL, (start,)), place)
             except CallStarted as error:
-                raise call_open(one, one.effect_key) from error
+                raise call_open(one) from error
             with self._claim.needed():  # the tool runs as soon as this is read
                 for event in self._others(feed):
                     yield event
@@ -372,5 +371,5 @@ async def _resolved(known: Tool, one: OpenCall) -> Any:
     """Return the result of a started call, None if it did not happen. Raises CallOpen."""
     assert one.started is not None, "the caller looked"
     if known.resolve is None:
-        raise call_open(one, one.started)
+        raise call_open(one)
     return await called(known.resolve, one.started)

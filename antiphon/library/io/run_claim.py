@@ -18,8 +18,9 @@ from antiphon.library.io.feed import Feed
 from antiphon.library.io.tool_calls import is_performed_here
 from replica.conversation import Conversation as Held
 from replica.conversation import OpenCall, Place, calls_ahead, key_digest, queued_place
-from replica.ids import ConversationId, EntryId
+from replica.ids import ConversationId, EntryId, short
 from replica.io import LOOK_AGAIN_S, AnswerOverdue, Replica
+from replica.io.turns import AnswerWatch
 
 CLAIM_S = 0.5
 """Seconds within which a run claims a request that it has written."""
@@ -29,6 +30,7 @@ UNREAD_S = 30.0
 """Seconds after which a run whose events nobody reads lets another one go on."""
 GONE_S = 5.0
 """Seconds without a claim after which a turn that is in the log waits no more for a run."""
+_IN_LOG = "this turn is in the log and goes on behind the result"
 
 
 class RunClaim:
@@ -161,11 +163,14 @@ async def check_calls_ahead(replica: Replica, conversation: ConversationId, plac
     await anyio.sleep(CLAIM_S)
     held = await replica.load(conversation)
     for one in _without_run(replica, held, calls_ahead(held, place)):
-        raise call_open(one, one.started or one.effect_key)
+        raise call_open(one, _whose(replica, held, one))
 
 
 class CallsAhead:
-    """The calls that a turn in the log waits behind, whose runs may end meanwhile."""
+    """The calls that a turn in the log waits behind, whose runs may end meanwhile.
+
+    Of another member's call nobody here knows whether a run works on it: the turn waits.
+    """
 
     def __init__(self, replica: Replica, request: EntryId) -> None:
         """Look at the calls ahead of a request."""
@@ -176,10 +181,9 @@ class CallsAhead:
     def look(self, held: Held) -> float | None:
         """Return the seconds after which to look again, None where nothing is waited behind.
 
-        Raises CallOpen once no run has worked on a call of this key for GONE_S.
+        Raises CallOpen once a call has been `_without_run` for GONE_S.
         """
-        place = queued_place(held, self._request)
-        ahead = calls_ahead(held, place) if place is not None else ()
+        ahead = self._calls(held)
         _check_own(ahead)
         gone = next(_without_run(self._replica, held, ahead), None)
         now = time.monotonic()
@@ -188,16 +192,41 @@ class CallsAhead:
         elif self._gone_at is None:
             self._gone_at = now
         elif now - self._gone_at >= GONE_S:
-            where = "this turn is in the log and goes on behind the result"
-            raise call_open(gone, gone.started or gone.effect_key, where)
+            raise call_open(gone, _whose(self._replica, held, gone), _IN_LOG)
         return CLAIM_S if ahead else None
+
+    async def wait(self, held: Held, watch: AnswerWatch, silence_max_s: float | None) -> None:
+        """Wait for news of the answer, as `AnswerWatch.wait` does, and look meanwhile.
+
+        Raises what that raises, and CallOpen: in place of AnswerOverdue, where the hub is
+        linked and another member's call has no result.
+        """
+        try:
+            await watch.wait(silence_max_s, self.look(held))
+        except AnswerOverdue as overdue:
+            me, is_linked = self._replica.public, self._replica.hub.is_linked
+            for one in self._calls(held) if is_linked else ():
+                if one.asked.executor != me:
+                    raise call_open(one, _whose(self._replica, held, one), _IN_LOG) from overdue
+            raise
+
+    def _calls(self, held: Held) -> tuple[OpenCall, ...]:
+        place = queued_place(held, self._request)
+        return calls_ahead(held, place) if place is not None else ()
 
 
 def _without_run(replica: Replica, held: Held, calls: Iterable[OpenCall]) -> Iterator[OpenCall]:
-    """Yield the calls of this key that no run here works on."""
+    """Yield the calls that no run is left to finish, as far as that is known here.
+
+    A run of this key has claimed its requests. A key that is no member can't write a result.
+    """
     for one in calls:
-        is_own = one.asked.executor == replica.public
-        if is_own and not replica.processes.is_claimed(held.id + one.request):
+        executor = one.asked.executor
+        if executor == replica.public:
+            is_left = replica.processes.is_claimed(held.id + one.request)
+        else:
+            is_left = held.log.membership.is_member(executor)
+        if not is_left:
             yield one
 
 
@@ -207,13 +236,29 @@ def _check_own(calls: Iterable[OpenCall]) -> None:
         if is_performed_here(one.request):
             detail = f"'{one.call.name}' would wait for its own end: a tool asks on another branch"
             raise CallOpen(
-                f"{detail}, or in another conversation",
-                call_id=one.call.call_id, effect_key=one.effect_key,
+                f"{detail}, or in another conversation", call_id=one.call.call_id,
+                effect_key=one.effect_key, executor=one.asked.executor,
             )  # fmt: skip
 
 
-def call_open(one: OpenCall, effect_key: str, more: str = "") -> CallOpen:
+def _whose(replica: Replica, held: Held, one: OpenCall) -> str:
+    """Return whose call it is and who ends it; empty for a call of this key."""
+    executor = one.asked.executor
+    if executor == replica.public:
+        return ""
+    whose = f"it is call {one.call.call_id} of {short(executor)}"
+    if not held.log.membership.is_member(executor):
+        return f"{whose}, who is no member any more: an owner may abandon it"
+    return f"{whose}, who finishes it; an owner may abandon it"
+
+
+def call_open(one: OpenCall, *more: str) -> CallOpen:
     """Return the error of a call without a result."""
     state = "was started, and its result is not known" if one.started else "waits for its run"
-    detail = "; ".join(filter(None, (f"'{one.call.name}' {state}", more)))
-    return CallOpen(detail, call_id=one.call.call_id, effect_key=effect_key)
+    detail = "; ".join(filter(None, (f"'{one.call.name}' {state}", *more)))
+    return CallOpen(
+        detail,
+        call_id=one.call.call_id,
+        effect_key=one.started or one.effect_key,
+        executor=one.asked.executor,
+    )
