@@ -27,6 +27,7 @@ async def delete(driver: ReplicaDriver, store: EntryStore, conversation: Convers
     await driver.forget(conversation)
     await driver.flush()
     await store.delete(conversation)
+    await driver.forget(conversation)  # a load meanwhile has found it; whoever looks now does not
 
 
 class Sharing:

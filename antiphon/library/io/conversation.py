@@ -205,6 +205,7 @@ class Conversation(Members):
 
         It has no end but that of the replica: then it raises ReplicaClosed. Raises EventsMissed
         where it is read so slowly that 10,000 events wait; drafts of one answer count as one.
+        Raises ConversationUnknown, as `history` does, once the conversation was deleted here.
 
         >>> events = trip.events()
         >>> entry = await trip.say("Good morning.")
@@ -239,13 +240,17 @@ class Conversation(Members):
 
         What the hub held when `sync` was called is here then, whoever wrote it. False at once where
         the hub takes nothing of this conversation ever again. Raises ReplicaClosed, also where the
-        replica is closed meanwhile.
+        replica is closed meanwhile, and ConversationUnknown where it was deleted here.
 
         >>> await trip.sync(timeout_s=5.0)
         True
         """
         check_timeout(timeout_s)
-        return await self.replica.wait_synced(self.id, timeout_s)
+        await self._held()
+        if await self.replica.wait_synced(self.id, timeout_s):
+            return True
+        await self._held()  # it may have been deleted meanwhile
+        return False
 
     # --- tools --------------------------------------------------------------------------
 

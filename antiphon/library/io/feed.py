@@ -38,6 +38,8 @@ class Feed:
         self._conversation = conversation
         self._events: list[e.Event] = []
         self._dropped = 0
+        self._may_be_gone = False
+        """Whether to look if the conversation is still here."""
         self._awake = asyncio.Event()
         self._runs: dict[ConversationId, dict[EntryId, int]] = {}
         """The run of each request whose answer is being drafted."""
@@ -72,8 +74,10 @@ class Feed:
     async def events(self) -> AsyncGenerator[e.Event, None]:
         """Yield events as they come, until the replica ends.
 
-        Raises ReplicaClosed, LoopUnsuitable, and EventsMissed in place of what was dropped.
+        Raises ReplicaClosed, LoopUnsuitable, EventsMissed in place of what was dropped, and
+        ConversationUnknown once the conversation was deleted here.
         """
+        self._may_be_gone = True
         try:
             while True:
                 if self._dropped:
@@ -81,9 +85,19 @@ class Feed:
                 for event in self.collected():
                     yield event
                 usable(self._replica)
+                await self._check_here()
                 await self._awake.wait()
         finally:
             self.stop()
+
+    async def _check_here(self) -> None:
+        """Look if the conversation is still here, in memory or in the store.
+
+        Raises ConversationUnknown, StoreError.
+        """
+        if self._may_be_gone and self._conversation is not None:
+            self._may_be_gone = False
+            await self._replica.load(self._conversation)
 
     def _receive(self, event: Event) -> None:
         match event:
@@ -92,6 +106,8 @@ class Feed:
                     return
             case DraftReceived(draft) if self._conversation not in (None, draft.conversation):
                 return
+            case Forgotten(conversation) if self._conversation == conversation:
+                self._may_be_gone = True
             case _:
                 pass
         self._events += self._translated(event)
@@ -101,7 +117,7 @@ class Feed:
             beyond += QUEUED_MAX // 2  # so that not each event is dropped by itself
             self._dropped += beyond
             del self._events[:beyond]
-        if self._events or self._replica.is_closed:
+        if self._events or self._may_be_gone or self._replica.is_closed:
             self._awake.set()
 
     def _end_runs(self, conversation: ConversationId, found: list[e.Event]) -> None:

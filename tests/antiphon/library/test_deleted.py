@@ -1,0 +1,50 @@
+"""A conversation that is deleted from the folder while a program has it open."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from replica.io import Replica, keys
+from replica.refusals import ConversationUnknown
+from tests.antiphon.library.conftest import Lab
+
+
+@asynccontextmanager
+async def another_process(lab: Lab) -> AsyncIterator[Replica]:
+    """Open the folder of "me" once more, without a hub, as `antiphon delete` does."""
+    folder = lab.folder / "me"
+    key = keys.load_or_create(folder / "identity.key")
+    async with Replica.open(folder / "log" / "log.db", key, shared=True) as other:
+        yield other
+
+
+async def until_raised(events: Any) -> None:
+    """Read events for ever."""
+    async for _ in events:
+        pass
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+async def test_whoever_reads_a_conversation_is_told_that_it_was_deleted(lab: Lab, is_first: bool):
+    """The program holds the store itself, or another process does."""
+    opening = (lab.open(), another_process(lab))
+    async with opening[not is_first] as one, opening[is_first] as two:
+        me, other = (one, two) if is_first else (two, one)
+        trip = await me.conversation("trip")
+        assert await trip.sync()
+        reading = trip.events()
+        await trip.say("Good morning.")
+        async with asyncio.timeout(10):
+            await anext(reading)
+        waiting = asyncio.create_task(until_raised(reading))
+        await asyncio.sleep(0)
+        assert lab.hub is not None
+        await lab.hub.driver.delete(me.key, trip.id)
+        await other.delete(trip.id)
+        for call in (waiting, trip.history(), until_raised(trip.events()), trip.sync(20.0)):
+            with pytest.raises(ConversationUnknown):
+                async with asyncio.timeout(10):
+                    await call
