@@ -19,10 +19,12 @@ from replica.io.writer import Writer
 from replica.limits import LABEL_BYTES_MAX
 from replica.link import Event
 from replica.log import Body, Entry, Message
-from replica.refusals import ArgumentInvalid
+from replica.refusals import ArgumentInvalid, StoreLocked
 
 LOOK_AGAIN_S = 0.1
 """Seconds after which a claim of another process is tried again."""
+BARRIER_MIN_S = 1.0
+"""Seconds within which a process that runs has answered, however little time a caller has."""
 
 
 class Processes:
@@ -75,10 +77,24 @@ class Processes:
         for group in frames.grouped(entries):
             server.announce(LocalFrame(head, frames.entry_blobs(group)))
 
-    async def barrier(self) -> None:
-        """Wait until everything is here that other processes had made durable before the call."""
-        if self._store is not None:
-            await self._store.holding.call(_nothing, LocalFrame({"op": "nothing"}))
+    async def barrier(self, timeout_s: float | None = None) -> None:
+        """Wait until everything is here that other processes had made durable before the call.
+
+        Raises StoreLocked where the process that holds the store does not answer, as one that
+        was stopped: after `timeout_s`, at least BARRIER_MIN_S, if that ends before the bound of
+        each call.
+        """
+        if self._store is None:
+            return
+        bound_s = None if timeout_s is None else max(timeout_s, BARRIER_MIN_S)
+        try:
+            async with asyncio.timeout(bound_s):
+                await self._store.holding.call(_nothing, LocalFrame({"op": "nothing"}))
+        except TimeoutError as late:
+            server = self.served_by
+            who = f"process {server.process}" if server is not None else "the process"
+            detail = f"{who} that holds the store did not answer for {bound_s:.1f} s"
+            raise StoreLocked(detail) from late
 
     def claim(self, name: bytes) -> bool:
         """Claim a name among the processes; False if another one holds it.

@@ -86,7 +86,8 @@ class Conversation(Members):
         `finish` or `abandon` its open calls, or the branch waits for them. `retries` are
         further requests after a refusal or an interruption, until a tool with an effect was
         started. `policy(answer)` returns the program's own next call, or None. `timeout_s`
-        bounds the time without a step of this turn or of one ahead of it, in seconds.
+        bounds the time without a step of this turn or of one ahead of it, in seconds; a process
+        that holds the folder and is stopped meanwhile is waited for 30 s.
         `calls_max` bounds the calls of tools under the key, those of earlier runs included:
         further ones are not made but answered as errors, and the run ends with RunTooLong. The
         branch is free then; the same key goes on with a greater bound.

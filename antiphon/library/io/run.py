@@ -177,7 +177,7 @@ class Run:
 
     async def _look(self) -> None:
         """Go on from what the log holds of the run, whoever wrote it."""
-        await self._replica.processes.barrier()
+        await self._replica.processes.barrier(self._given.timeout_s)
         if self._given.key is not None:
             await self._at.caught_up()
         run, _, _ = await self._reached()
