@@ -30,7 +30,7 @@ UNREAD_S = 30.0
 """Seconds after which a run whose events nobody reads lets another one go on."""
 GONE_S = 5.0
 """Seconds without a claim after which a turn that is in the log waits no more for a run."""
-_IN_LOG = "this turn is in the log and goes on behind the result"
+_IN_LOG = "this turn is in the log and waits until the call is closed"
 
 
 class RunClaim:
