@@ -2,6 +2,7 @@
 
 AntiphonError
 ├── RequestRefused
+│   ├── BranchUnbegun     words on a branch that has no turn of its own
 │   ├── EventsMissed      an iterator over events that was read too slowly
 │   ├── LoopUnsuitable    a call in an event loop that is not the replica's, or a wait in that
 │   ├── ProcessForked     a replica with a hub, in a process forked from one that was linked
@@ -19,6 +20,7 @@ from replica.errors import HostError, ReplicaClosed, RequestRefused
 from replica.ids import PublicKey
 
 __all__ = [
+    "BranchUnbegun",
     "CallOpen",
     "EventsMissed",
     "LoopUnsuitable",
@@ -28,6 +30,16 @@ __all__ = [
     "RunUnfinished",
     "ToolUnsuitable",
 ]
+
+
+class BranchUnbegun(RequestRefused):
+    """Words were to be said on a branch on which nothing was asked yet."""
+
+    reason = "BRANCH_UNBEGUN"
+    next_step = (
+        "Ask there first: `ask` and `run` take these words, also as one of several parts. What is"
+        " said behind that stays on the branch."
+    )
 
 
 class EventsMissed(RequestRefused):

@@ -84,7 +84,7 @@ class Conversation(Blocking):
     invite = blocking(conversations.Conversation.invite)
 
     def at(self, entry: EntryId) -> "Branch":
-        """Return a new branch right behind an entry, such as an answer's."""
+        """Return a new branch right behind an entry, such as an answer's; it begins with `ask`."""
         return Branch(self._portal, self._core.at(entry))
 
     def switch(self, branch: "Branch | EntryId") -> None:
@@ -106,6 +106,8 @@ class Conversation(Blocking):
 
 class Branch(Conversation):
     """One branch of a conversation; what is written through it stays on it.
+
+    One of `at` begins with `ask` or `run`; before that `say` raises BranchUnbegun.
 
     >>> first = trip.ask("Capital of France?")
     >>> other = trip.at(first.entry)

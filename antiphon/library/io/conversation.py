@@ -5,6 +5,7 @@ from typing import Any
 
 from antiphon.library import events as e
 from antiphon.library import news
+from antiphon.library.errors import BranchUnbegun
 from antiphon.library.given import (
     CALLS_MAX,
     Given,
@@ -107,7 +108,8 @@ class Conversation(Members):
     async def say(self, content: str | Sequence[Part]) -> EntryId:
         """Say something without asking for an answer; return its entry. Works offline.
 
-        Raises KeyRemoved and ConversationDeleted where the hub has said so.
+        Raises KeyRemoved and ConversationDeleted where the hub has said so, and BranchUnbegun on
+        a branch that has no turn of its own.
 
         >>> entry = await trip.say("To be asked about later.")
         >>> [event.entry == entry for event in await trip.history()]
@@ -115,10 +117,9 @@ class Conversation(Members):
         """
         await self.check_taken()
         place = await self.place()
-        entry = await turns.say(self.replica, self.id, parts_of(content), place)
-        if self._cursor.at is not None:
-            self._cursor.at = entry.id
-        return entry.id
+        if self._cursor.at is not None:  # without a request it would be on the other branches too
+            raise BranchUnbegun(f"nothing was asked behind {short(self._cursor.at)} here")
+        return (await turns.say(self.replica, self.id, parts_of(content), place)).id
 
     async def cancel(self, request: EntryId | None = None) -> None:
         """End the answer of a request, by default of the last turn here.
@@ -141,7 +142,7 @@ class Conversation(Members):
     # --- branches -----------------------------------------------------------------------
 
     def at(self, entry: EntryId) -> "Branch":
-        """Return a new branch right behind an entry, such as an answer's.
+        """Return a new branch right behind an entry, such as an answer's; it begins with `ask`.
 
         Raises ArgumentInvalid for what is no id; what uses it does if no such entry is here.
 
@@ -314,6 +315,8 @@ class Conversation(Members):
 
 class Branch(Conversation):
     """One branch of a conversation; what is written through it stays on it.
+
+    One of `at` begins with `ask` or `run`; before that `say` raises BranchUnbegun.
 
     >>> first = await trip.ask("Capital of France?")
     >>> other = trip.at(first.entry)

@@ -1,0 +1,66 @@
+"""What is said on a branch stays on it, in both forms."""
+
+from typing import Any
+
+import pytest
+
+import antiphon
+from antiphon.library.errors import BranchUnbegun
+from replica.log import Text
+from tests.antiphon.library.conftest import Lab
+
+
+async def words(handle: Any) -> list[str]:
+    """Return what was said and answered, as the history of a handle shows it."""
+    shown = [e for e in await handle.history() if isinstance(e, antiphon.Said | antiphon.Answered)]
+    return [e.text if isinstance(e, antiphon.Said) else e.answer.text for e in shown]
+
+
+@pytest.mark.parametrize("asks_between", [True, False])
+async def test_nothing_is_said_on_a_branch_that_has_no_turn(
+    talking: Lab, *, asks_between: bool
+) -> None:
+    """It would be in the next context of the branch that goes on there (ORD-10)."""
+    async with talking.open() as me:
+        trip = await me.conversation("trip")
+        first = await trip.ask("one")
+        if asks_between:
+            await trip.ask("two")
+        before = await words(trip)
+        other = trip.at(first.entry)
+        with pytest.raises(BranchUnbegun, match="nothing was asked behind") as refused:
+            await other.say("only on other")
+        assert "ask" in refused.value.next_step
+        assert await words(trip) == before
+        assert await words(other) == ["one", "You said: one"]
+        await trip.ask("three")
+        assert await words(trip) == [*before, "three", "You said: three"]
+
+
+async def test_words_behind_the_first_turn_of_a_branch_stay_on_it(talking: Lab):
+    async with talking.open() as me:
+        trip = await me.conversation("trip")
+        first = await trip.ask("one")
+        await trip.ask("two")
+        other = trip.at(first.entry)
+        await other.ask((Text("only on other, "), Text("uno")))
+        await other.say("here too")
+        await trip.ask("three")
+        await other.ask("dos")
+        uno = "only on other, uno"
+        asked_there = [uno, f"You said: {uno}", "here too", "dos", "You said: dos"]
+        assert await words(other) == ["one", "You said: one", *asked_there]
+        asked_here = ["two", "You said: two", "three", "You said: three"]
+        assert await words(trip) == ["one", "You said: one", *asked_here]
+
+
+async def test_a_switch_to_a_branch_without_a_turn_says_nothing_there_either(talking: Lab):
+    async with talking.open() as me:
+        trip = await me.conversation("trip")
+        first = await trip.ask("one")
+        await trip.switch(trip.at(first.entry))
+        with pytest.raises(BranchUnbegun):
+            await trip.say("Where does it go?")
+        await trip.ask("two")
+        await trip.say("Here.")
+        assert (await words(trip))[-1] == "Here."
