@@ -92,6 +92,7 @@ from replica.conversation.removal import (
     means_removal,
     refusal_of,
     removal_of,
+    removal_to_write,
 )
 from replica.conversation.runs import (
     Ask,
@@ -229,6 +230,7 @@ __all__ = [
     "read_code",
     "refusal_of",
     "removal_of",
+    "removal_to_write",
     "repeats_call",
     "require_address",
     "result_place",

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from replica.conversation.conversation import Conversation
-from replica.conversation.removal import removal_of
+from replica.conversation.removal import is_readers_leaving, removal_of
 from replica.ids import EntryId, Lane, PublicKey, Track
 from replica.limits import BODY_BYTES_MAX, PARENTS_MAX, SEAL_ENTRIES_MAX
 from replica.log import (
@@ -127,6 +127,11 @@ class Author:
         if held.log.membership.may_write(self.public, Kind.MEMBER):
             return True
         return held.log.membership.covers_author(self.public) or is_plain_resignation(entry, body)
+
+    def needs_new_epoch(self, held: Conversation, body: Body) -> bool:
+        """Say whether `body` is a reader's leaving, which begins a lane, and this lane is begun."""
+        seq, _ = held.next_position(self.lane(Track.MEMBERSHIP))
+        return seq > 0 and is_readers_leaving(held, self.public, body)
 
     def may_write(self, held: Conversation, body: Body) -> bool:
         """Say whether this key's roles allow such an entry now."""

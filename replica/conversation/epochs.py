@@ -41,7 +41,7 @@ class Epochs:
             self.forget(held.id)
 
     def begin(self, conversation: ConversationId, epoch: int) -> None:
-        """Set the epoch of a conversation that this key began."""
+        """Set the epoch of a conversation that this key began, or in which it begins a lane."""
         self._epochs[conversation] = epoch
 
     def epoch(self, held: Conversation, fresh: int) -> int:

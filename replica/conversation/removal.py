@@ -8,8 +8,8 @@ entry came another way, in a bundle for example.
 from replica.conversation.conversation import Conversation
 from replica.conversation.invitation import KeyRemoved
 from replica.errors import AntiphonError, RequestRefused
-from replica.ids import PublicKey, short
-from replica.log import Member, Revocation
+from replica.ids import EntryId, PublicKey, short
+from replica.log import Body, Member, Revocation, cuts_at_heads
 from replica.refusals import ConversationUnknown
 
 
@@ -61,6 +61,30 @@ def check_owner_stays(held: Conversation, leaving: PublicKey) -> None:
     membership = held.log.membership
     if {*filter(membership.is_owner, membership.roles)} == {leaving}:
         raise LastOwner(f"{short(leaving)} is the last owner of this conversation")
+
+
+def is_readers_leaving(held: Conversation, key: PublicKey, body: Body) -> bool:
+    """Say whether `body` is the leaving of a reader, which has a form of its own (ORD-3)."""
+    match body:
+        case Member(Revocation(key=removed)):
+            return removed == key and not held.log.membership.covers_author(key)
+        case _:
+            return False
+
+
+def removal_to_write(
+    held: Conversation, ours: PublicKey, key: PublicKey
+) -> tuple[Member, tuple[EntryId, ...]]:
+    """Return the entry with which our key removes another, or itself, and its parents.
+
+    That of a reader follows the genesis alone and has no cuts; the author begins a lane with it.
+    """
+    genesis = EntryId(held.id)
+    plain = Member(Revocation(key))
+    if is_readers_leaving(held, ours, plain):
+        return plain, (genesis,)
+    change = Revocation(key, cuts_at_heads(held.log, key))
+    return Member(change), held.log.membership_heads() or (genesis,)
 
 
 def _removed_by(held: Conversation, key: PublicKey) -> PublicKey | None:

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
-from replica.conversation import Conversation, check_owner_stays, newest_place
+from replica.conversation import Conversation, check_owner_stays, newest_place, removal_to_write
 from replica.ids import ConversationId, EntryId, PublicKey, short
 from replica.io.asked_host import choose_host
 from replica.io.hub_status import means_away
@@ -28,10 +28,8 @@ from replica.log import (
     Genesis,
     Grant,
     Member,
-    Revocation,
     Role,
     Sampling,
-    cuts_at_heads,
     range_fault,
     sampling_fault,
 )
@@ -101,7 +99,9 @@ async def grant(replica: Replica, conversation: ConversationId, change: Grant) -
     """
     async with replica.processes.changing(ISSUED):
         await note_grant(replica.store, conversation, change)
-        await _append_member(replica, await replica.load(conversation), Member(change))
+        held = await replica.load(conversation)
+        heads = held.log.membership_heads() or (EntryId(conversation),)
+        await replica.append(conversation, Member(change), parents=heads)
 
 
 async def grant_to_host(replica: Replica, conversation: ConversationId, choice: HostChoice) -> None:
@@ -131,13 +131,8 @@ async def remove(
     _require_junior(held, replica.public, key)
     if not leave_ownerless:
         check_owner_stays(held, key)
-    revocation = Revocation(key, cuts_at_heads(held.log, key))
-    await _append_member(replica, held, Member(revocation))
-
-
-async def _append_member(replica: Replica, held: Conversation, change: Member) -> None:
-    heads = held.log.membership_heads() or (EntryId(held.id),)
-    await replica.append(held.id, change, parents=heads)
+    change, parents = removal_to_write(held, replica.public, key)
+    await replica.append(conversation, change, parents=parents)
 
 
 def _require_junior(held: Conversation, ours: PublicKey, theirs: PublicKey) -> None:

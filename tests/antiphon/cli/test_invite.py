@@ -374,3 +374,18 @@ def test_a_conversation_begins_without_a_host(world: World, me: Terminal) -> Non
     me.ok("invite", "a host", "--role", "host")
     assert me.refused("new", "--no-host", "--host", "ab" * 32) == "USAGE_INVALID"
     assert me.record("new", "--no-host", "--temperature", "0.5")["synchronized"]
+
+
+def test_a_reader_leaves(me: Terminal, bob: Terminal) -> None:
+    me.ok("new")
+    code = code_of(me, "bob", "--role", "reader")
+    leaves_a_proof(bob, code)
+    me.ok("status")
+    bob.ok("join", code)
+    key = bob.record("key", "show")["key"]
+    bob.ok("members", "remove", key, "--yes")
+    me.ok("status")
+    assert {one["key"]: one["state"] for one in me.records("members")}[key] == "removed"
+    assert "void" not in me.ok("verify"), "its leaving counts"
+    (status,) = bob.record("status")["conversations"]
+    assert (status["unsynced"], status["state"]) == (0, "not a member")

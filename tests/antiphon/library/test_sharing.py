@@ -229,3 +229,25 @@ async def test_a_system_text_that_no_entry_holds_begins_no_conversation(lab: Lab
             await me.conversation("trip", system="x" * 600_000)
         assert refused.value.reason == "BODY_TOO_LARGE"
         assert await me.conversations() == ()
+
+
+@pytest.mark.parametrize("joins", [True, False])
+async def test_a_reader_leaves(lab: Lab, *, joins: bool) -> None:
+    async with lab.open() as me, lab.open("bob") as bob:
+        trip = await me.conversation("trip")
+        events = trip.events()
+        if joins:
+            theirs = await bob.join(await trip.invite("bob", role="reader"))
+        else:
+            await trip.grant(bob.key, "reader")
+            assert await trip.sync()
+            theirs = await bob.get(trip.id)
+        await theirs.remove(bob.key)
+        async with asyncio.timeout(10):
+            async for event in events:  # so the hub took it
+                if isinstance(event, antiphon.MemberChanged) and event.role is None:
+                    assert event.who == bob.key
+                    break
+        with pytest.raises(antiphon.AntiphonError) as refused:
+            await theirs.remove(bob.key)
+        assert refused.value.reason == "KEY_REMOVED"

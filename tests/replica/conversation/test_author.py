@@ -135,6 +135,18 @@ def test_a_reader_leaves_in_the_one_form_that_counts() -> None:
     assert not scene.held.log.membership.is_member(reader.public)
 
 
+def test_a_reader_that_has_begun_the_lane_leaves_in_another() -> None:
+    scene, reader, writer = Scene(), Writer(2), Writer(3)
+    grant = scene.write(Member(Grant(reader.public, Role.READER)), scene.genesis)
+    scene.write(Member(Grant(writer.public, Role.WRITER)), grant.id)
+    for key in (reader, writer):
+        scene.admit(key.write(scene.held.id, Member(Revocation(key.public)), parents=[grant]))
+    authors = [Author(key.key, epoch) for key in (reader, writer) for epoch in (key.epoch, 7)]
+    leave = [Member(Revocation(one.public)) for one in authors]
+    needs = [a.needs_new_epoch(scene.held, b) for a, b in zip(authors, leave, strict=True)]
+    assert needs == [True, False, False, False]
+
+
 def test_no_entry_names_an_uncovered_one() -> None:
     scene, reader = Scene(), Writer(2)
     scene.write(Member(Grant(reader.public, Role.READER)))

@@ -8,6 +8,7 @@ from replica.conversation import (
     check_owner_stays,
     refusal_of,
     removal_of,
+    removal_to_write,
 )
 from replica.conversation.author import Author
 from replica.ids import short
@@ -56,3 +57,15 @@ def test_the_last_owner_stays() -> None:
     check_owner_stays(turn.held, turn.hal.public)
     turn.grant(bob, Role.OWNER, turn.genesis)
     check_owner_stays(turn.held, turn.ada.public)
+
+
+def test_a_reader_leaves_behind_the_genesis_and_without_cuts() -> None:
+    turn, reader, writer = Turn(), Writer(5), Writer(6)
+    turn.grant(reader, Role.READER, turn.genesis)
+    granted = turn.grant(writer, Role.WRITER, turn.genesis)
+    left = Member(Revocation(reader.public)), (turn.genesis.id,)
+    assert removal_to_write(turn.held, reader.public, reader.public) == left
+    _, parents = removal_to_write(turn.held, writer.public, writer.public)
+    assert granted.id in parents
+    _, parents = removal_to_write(turn.held, turn.ada.public, reader.public)
+    assert granted.id in parents, "an owner's removal of it is one like any other"
