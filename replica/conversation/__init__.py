@@ -88,6 +88,7 @@ from replica.conversation.receipt import (
 )
 from replica.conversation.removal import (
     LastOwner,
+    check_not_removed,
     check_owner_stays,
     means_removal,
     refusal_of,
@@ -184,6 +185,7 @@ __all__ = [
     "check_calls",
     "check_findings",
     "check_name",
+    "check_not_removed",
     "check_owner_stays",
     "check_public_address",
     "check_receipt",

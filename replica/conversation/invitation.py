@@ -60,7 +60,7 @@ class InviteRevoked(RequestRefused):
 
 
 class KeyRemoved(RequestRefused):
-    """Your key was removed from the conversation, which is for good."""
+    """The key was removed from the conversation, which is for good."""
 
     reason = "KEY_REMOVED"
     next_step = "Join with a new key, in another folder: `antiphon join CODE --data-dir FOLDER`."

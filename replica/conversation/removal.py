@@ -56,6 +56,12 @@ def refusal_of(held: Conversation, key: PublicKey, error: AntiphonError) -> Anti
     )
 
 
+def check_not_removed(held: Conversation, key: PublicKey) -> None:
+    """Refuse to give a role to a key that was removed: no grant has effect. Raises KeyRemoved."""
+    if key in held.log.membership.kept:
+        raise KeyRemoved(f"{short(key)} was removed, which is for good: invite its new key")
+
+
 def check_owner_stays(held: Conversation, leaving: PublicKey) -> None:
     """Refuse the removal of the last owner. Raises LastOwner."""
     membership = held.log.membership

@@ -8,7 +8,13 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
-from replica.conversation import Conversation, check_owner_stays, newest_place, removal_to_write
+from replica.conversation import (
+    Conversation,
+    check_not_removed,
+    check_owner_stays,
+    newest_place,
+    removal_to_write,
+)
 from replica.ids import ConversationId, EntryId, PublicKey, short
 from replica.io.asked_host import choose_host
 from replica.io.hub_status import means_away
@@ -95,11 +101,13 @@ async def begin(
 async def grant(replica: Replica, conversation: ConversationId, change: Grant) -> None:
     """Give a key a role. Raises NotAllowed unless this replica's key is an owner.
 
+    Raises KeyRemoved for a key that was removed, and nothing is written.
     Open invitations know of the grant: it says nothing about their redemption elsewhere.
     """
     async with replica.processes.changing(ISSUED):
-        await note_grant(replica.store, conversation, change)
         held = await replica.load(conversation)
+        check_not_removed(held, change.key)
+        await note_grant(replica.store, conversation, change)
         heads = held.log.membership_heads() or (EntryId(conversation),)
         await replica.append(conversation, Member(change), parents=heads)
 

@@ -13,7 +13,9 @@ class Members(Handle):
     """The part of a conversation that changes who is a member."""
 
     async def grant(self, key: PublicKey, role: str = "writer") -> None:
-        """Give a key a role: reader, writer, owner or host. Raises NotAllowed.
+        """Give a key a role: reader, writer, owner or host.
+
+        Raises NotAllowed, and KeyRemoved for a key that was removed, which is for good.
 
         >>> async with aio.open("~/bob", hub="127.0.0.1:7411") as bob:
         ...     await trip.grant(bob.key, "reader")

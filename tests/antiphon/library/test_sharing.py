@@ -251,3 +251,19 @@ async def test_a_reader_leaves(lab: Lab, *, joins: bool) -> None:
         with pytest.raises(antiphon.AntiphonError) as refused:
             await theirs.remove(bob.key)
         assert refused.value.reason == "KEY_REMOVED"
+
+
+async def test_no_role_is_given_to_a_key_that_was_removed(lab: Lab):
+    async with lab.open() as me, lab.open("bob") as bob:
+        trip = await me.conversation("trip")
+        await trip.grant(bob.key)
+        await trip.remove(bob.key)
+        events = trip.events()
+        for role in ("writer", "reader", "owner"):
+            with pytest.raises(antiphon.AntiphonError, match="was removed") as refused:
+                await trip.grant(bob.key, role)
+            assert refused.value.reason == "KEY_REMOVED"
+        await trip.grant(bytes([1]) * 32)
+        async for event in events:  # nothing was written before
+            assert event.who == bytes([1]) * 32
+            break
