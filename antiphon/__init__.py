@@ -4,8 +4,9 @@
         trip = me.conversation("trip", system="Be brief.")
         print(trip.ask("Capital of France?").text)
 
-`antiphon.aio` has `open`, `join`, `local` and what they return with async and await. Nothing
-heavy is imported before a name is used. The protocol's generated stubs are in `antiphon.v1`.
+`antiphon.aio` has `open`, `join`, `local` and what they return with async and await. The errors
+that docstrings name are in both. Nothing heavy is imported before a name is used. The protocol's
+generated stubs are in `antiphon.v1`.
 """
 
 from importlib import import_module
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     from antiphon.library.io.blocking import Branch, Conversation, Replica, Run, join
     from antiphon.library.io.blocking import local_replica as local
     from antiphon.library.io.blocking import open_replica as open  # noqa: A004
+    from antiphon.library.raised import *  # noqa: F403  # for type checkers, as __getattr__ finds them
     from antiphon.library.tools import Tool, tool
     from replica.conversation import JoinPending
     from replica.errors import AntiphonError
@@ -118,9 +120,18 @@ def __getattr__(name: str) -> Any:
     if name == "aio":
         return import_module("antiphon.aio")
     if name not in __all__:
-        raise AttributeError(f"module 'antiphon' has no attribute {name!r}")
+        return _error(name)
     module, there = _ELSEWHERE.get(name, ("antiphon.library.events", name))
     return getattr(import_module(module), there)
+
+
+def _error(name: str) -> Any:
+    """Return an error that is none of the few names; modules and such begin with a small letter."""
+    if name[:1].isupper():
+        raised = import_module("antiphon.library.raised")
+        if name in raised.__all__:
+            return getattr(raised, name)
+    raise AttributeError(f"module 'antiphon' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:

@@ -1,4 +1,4 @@
-"""The library with async and await. Events, errors and `tool` are those of `antiphon`.
+"""The library with async and await. Events and `tool` are `antiphon`'s; the errors are here too.
 
 async with antiphon.aio.open("~/agent", hub="127.0.0.1:7411") as me:
     trip = await me.conversation("trip", system="Be brief.")
@@ -10,5 +10,6 @@ from antiphon.library.io.local import local_replica as local
 from antiphon.library.io.replica import Replica, join
 from antiphon.library.io.replica import open_replica as open  # noqa: A004
 from antiphon.library.io.run import Run
+from antiphon.library.raised import *  # noqa: F403  # by name alone, as in `antiphon`
 
 __all__ = ["Branch", "Conversation", "Replica", "Run", "join", "local", "open"]

@@ -2,7 +2,7 @@
 
 import replica.io.forked  # noqa: F401  # it comes before gRPC
 from replica.io import begin, documents, keys, petnames, rpc, status, turns
-from replica.io.answer_errors import AnswerOverdue
+from replica.io.answer_errors import AnswerOverdue, AnswerRefused
 from replica.io.asked_host import HostMissing, choose_host
 from replica.io.blob_calls import BlobCalls
 from replica.io.blob_files import BlobState
@@ -100,6 +100,7 @@ __all__ = [
     "LOOK_AGAIN_S",
     "STOP_GRACE_S",
     "AnswerOverdue",
+    "AnswerRefused",
     "Asked",
     "BlobCalls",
     "BlobQuota",

@@ -32,7 +32,7 @@ class Members(Handle):
 
         Only an owner can, and only keys granted after its own; any key may remove itself, that
         is leave. The last owner leaves only with `leave_ownerless`, since nobody could invite
-        or remove anybody behind it; else it raises LAST_OWNER.
+        or remove anybody behind it; else it raises LastOwner.
 
         >>> async with aio.open("~/bob") as bob:
         ...     await trip.grant(bob.key)

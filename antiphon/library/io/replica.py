@@ -313,8 +313,8 @@ async def open_replica(
     in the messages it writes, at most 64 bytes. Without `hub` the one where this replica joined
     is used, if any. It follows every conversation of its key, and answers newcomers it has
     invited. `host` is the key of a model host to grant new conversations to; without it the
-    hub's vouched host is used. Raises ArgumentInvalid, StoreLocked, KeyFileInvalid and other
-    StoreErrors. An unreachable hub is no error.
+    hub's vouched host is used. Raises ArgumentInvalid, StoreLocked, KeyFileInvalid or another
+    StoreError. An unreachable hub is no error.
 
     >>> async with aio.open("~/agent", hub="127.0.0.1:7411", label="agent") as me:
     ...     trip = await me.conversation("trip")
