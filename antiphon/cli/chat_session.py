@@ -8,6 +8,7 @@ from rich.text import Text
 from antiphon.cli.branches import unique_digits
 from antiphon.cli.forks import say_forks
 from antiphon.cli.line_editor import without_quotes
+from antiphon.cli.losses import losses_in
 from antiphon.cli.names import Names
 from antiphon.cli.rows import TALK, counted, entries_at
 from antiphon.cli.session import Choices, Session, check_readable
@@ -161,7 +162,7 @@ class ChatSession:
         if self.refusal is not None:
             out.note(self.refusal.detail)
         elif held.is_blocked:
-            self.session.say_damaged(held)
+            self.session.say_damaged(held, await losses_in(self.replica.store, held))
         elif not may_write(self.replica, held):
             out.note("you can read this conversation; to write, ask an owner for an invitation")
         elif not online:

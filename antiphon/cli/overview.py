@@ -12,6 +12,7 @@ from rich.text import Text
 from antiphon.cli.branch_view import NO_BRANCH, BranchView, queue_words, view_of
 from antiphon.cli.command import ConversationArgument, command
 from antiphon.cli.forks import fork_records, say_forks
+from antiphon.cli.losses import NO_LOSSES, Losses, losses_in, losses_record
 from antiphon.cli.names import KEY_DIGITS
 from antiphon.cli.output import brief, harmless, step_of
 from antiphon.cli.rows import cut, entries_at, words_of
@@ -55,6 +56,10 @@ class ConversationStatus:
     """Whose answer is under way there, and who is next."""
     refusal_words: str = ""
     """The refusal with its next step."""
+    losses: Losses = NO_LOSSES
+    """What the store lost of it."""
+    is_refused: bool = False
+    """Whether the hub gives this key nothing of it."""
 
 
 def register(app: typer.Typer) -> None:
@@ -138,9 +143,12 @@ async def _local(
     acks = await SavedAcks.of_hub(store, session.settings.hub)
     waiting = len(await acks.unacked(held))
     view, queue = await _queue(session, store, held)
+    losses = await losses_in(store, held)
+    own = session.own_key() if losses.count else None
     return ConversationStatus(
-        held, waiting, acks.acked_ms(conversation), NOT_ASKED, refusal, view, queue
-    )
+        held, waiting, acks.acked_ms(conversation), NOT_ASKED, refusal, view, queue,
+        losses=losses, is_refused=own is not None and removal_of(held, own) is not None,
+    )  # fmt: skip
 
 
 async def _queue(session: Session, store: EntryStore, held: Conversation) -> tuple[BranchView, str]:
@@ -163,8 +171,8 @@ def _last_ms(status: ConversationStatus) -> int | None:
 
 def _say_damaged(session: Session, statuses: list[ConversationStatus]) -> None:
     for status in statuses:
-        if status.held.damage:
-            session.say_damaged(status.held)
+        if status.held.damage or status.losses.count:
+            session.say_damaged(status.held, status.losses, is_refused=status.is_refused)
 
 
 async def _synced(
@@ -191,7 +199,18 @@ async def _synced(
     elif replica.hub.is_linked and not held.is_member(replica.public):
         state = "not a member"
     view, queue = await _queue(session, replica.store, held)
-    return ConversationStatus(held, waiting, acked_ms, state, refusal, view, queue, refusal_words)
+    losses = await losses_in(replica.store, held)
+    return ConversationStatus(
+        held, waiting, acked_ms, state, refusal, view, queue, refusal_words, losses,
+        _is_refused(replica, held),
+    )  # fmt: skip
+
+
+def _is_refused(replica: Replica, held: Conversation) -> bool:
+    """Say whether the hub gives this key nothing of a conversation any more."""
+    fault = replica.hub.refusal(held.id) if replica.hub.is_linked else None
+    is_removed = removal_of(held, replica.public) is not None
+    return is_removed or (fault is not None and not fault.retryable)
 
 
 def served_by(replica: Replica) -> str | None:
@@ -331,7 +350,7 @@ def _status_record(status: ConversationStatus) -> dict[str, Any]:
             for head in log.heads()
         ],
         "branches": len(status.held.order.tips()),
-        "missing": [i.hex() for i in sorted(status.held.damage.missing)],
+        **losses_record(status.losses),
         "forks": fork_records(status.held),
         "waiting": [i.hex() for i in status.view.waiting],
         "unsynced": status.unsynced,
@@ -357,7 +376,7 @@ def _list_record(status: ConversationStatus, current: ConversationId | None) -> 
         "unsynced": status.unsynced,
         "last_ack_ms": status.acked_ms,
         "is_current": held.id == current,
-        "missing": [i.hex() for i in sorted(held.damage.missing)],
+        **losses_record(status.losses),
         "is_damaged": held.is_blocked,
     }
 

@@ -5,7 +5,7 @@ folder of a replica, of a hub and of a model host, while their process is stoppe
 Damaged files are set aside, never deleted.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from typing import Any
 
 import typer
@@ -13,13 +13,14 @@ import typer
 from antiphon.cli.clone import fetch
 from antiphon.cli.command import command
 from antiphon.cli.errors import NothingHere
+from antiphon.cli.losses import bodies_missing, losses_of, next_step
 from antiphon.cli.output import brief, step_of
 from antiphon.cli.rows import counted
 from antiphon.cli.services_lock import DAEMONS, LOCK_FILE, services_lock
-from antiphon.cli.session import Session, bodies_missing, load_from
+from antiphon.cli.session import Session, load_from
 from replica.conversation import Conversation, EntryStore
 from replica.errors import AntiphonError
-from replica.ids import ConversationId, EntryId, short
+from replica.ids import ConversationId, short
 from replica.io import (
     FolderUse,
     Replica,
@@ -39,10 +40,6 @@ from replica.refusals import HubUnreachable
 SECRETS = ("ticket.secret", "salt.secret", "checkpoint.secret", "archive.secret")
 HUB_STEP = (
     "this is a hub's folder: start it again; members send the entries it lacks when they link"
-)
-REPLICA_STEP = (
-    " next: antiphon repair while a hub or replica that holds them is linked, or antiphon import a"
-    " bundle of it"
 )
 
 
@@ -115,7 +112,7 @@ async def _left_to_members(session: Session, done: StoreRepair) -> int:
     missing = done.lost
     if session.has_store():
         async with session.reading() as store:
-            lacking = await _missing(session, done, store, lambda c: load_from(store, c))
+            lacking = await _missing(session, store, lambda c: load_from(store, c), is_hub=True)
         missing = max(missing, lacking)
     session.out.note(HUB_STEP)
     return missing
@@ -129,9 +126,9 @@ async def _fetch_rest(session: Session, done: StoreRepair) -> tuple[int, bool]:
     """
     async with session.replica() as replica:
         await replica.wait_for(lambda: replica.hub.is_tried, session.settings.sync_timeout_s)
-        is_left = await is_unfetched(replica.store)
+        is_left, refused = await is_unfetched(replica.store), set[ConversationId]()
         if replica.hub.is_linked:
-            if await _fetch(session, replica, with_listed=is_left) and is_left:
+            if await _fetch(session, replica, refused, with_listed=is_left) and is_left:
                 await note_fetched(replica.store)
         else:
             error = replica.hub.last_error or HubUnreachable()
@@ -139,15 +136,17 @@ async def _fetch_rest(session: Session, done: StoreRepair) -> tuple[int, bool]:
             is_away = means_away(error)
             step = "antiphon repair, once it is back" if is_away else step_of(error)
             session.out.note(f"next: {step}")
-        missing = await _missing(session, done, replica.store, replica.load, REPLICA_STEP)
+        missing = await _missing(session, replica.store, replica.load, refused)
         least = 0 if replica.hub.is_linked else max(done.lost, int(is_left))
         return max(missing, least), is_left
 
 
-async def _fetch(session: Session, replica: Replica, *, with_listed: bool) -> bool:
+async def _fetch(
+    session: Session, replica: Replica, refused: set[ConversationId], *, with_listed: bool
+) -> bool:
     """Fetch what the hub has of the conversations here, or of all that it lists.
 
-    Return whether none of its refusals passes with time.
+    Return whether none of its refusals passes with time; the others are added to `refused`.
     """
     held = [stored.conversation for stored in await replica.store.conversations()]
     found = await listed(replica.calls()) if with_listed else ()
@@ -159,22 +158,21 @@ async def _fetch(session: Session, replica: Replica, *, with_listed: bool) -> bo
             session.out.note(f"{short(conversation)}: {new} fetched from the hub")
         if fetched.refusal is not None:
             is_whole = is_whole and not fetched.refusal.retryable
+            if not fetched.refusal.retryable:
+                refused.add(conversation)
             session.out.note(f"{short(conversation)}: {brief(fetched.refusal)}")
     return is_whole
 
 
 async def _missing(
     session: Session,
-    done: StoreRepair,
     store: EntryStore,
     load: Callable[[ConversationId], Awaitable[Conversation]],
-    next_step: str = "",
+    refused: Collection[ConversationId] = (),
+    *,
+    is_hub: bool = False,
 ) -> int:
-    """Return the number of entries that the conversations lack, and say so of each.
-
-    A body that is lost here is in quarantine, or was in what could not be read. Others may never
-    have come: a writer may keep a body back (ENT-7).
-    """
+    """Return the number of entries that the conversations lack, and say so of each."""
     count, rows = 0, await store.quarantined()
     for stored in await store.conversations():
         try:
@@ -183,16 +181,15 @@ async def _missing(
             session.out.note(f"{short(stored.conversation)}: {brief(error)}")
             count += 1
             continue
-        lost, bare = {EntryId(row.id) for row in rows}, bodies_missing(held)
-        gone = bare if done.lost else [one for one in bare if one in lost]
-        lacking = len(held.damage.missing) + len(gone)
-        count += lacking
-        if kept := len(bare) - len(gone):
+        losses = losses_of(held, rows)
+        count += losses.count
+        if kept := len(bodies_missing(held)) - len(losses.bodies & held.log.entries.keys()):
             came = counted(kept, "entry", "entries")
             session.out.note(f"{short(held.id)}: {came} came without the body")
-        if lacking:
-            words = counted(lacking, "entry is", "entries are")
-            session.out.note(f"{short(held.id)}: {words} still missing.{next_step}")
+        if losses.count:
+            words = counted(losses.count, "entry is", "entries are")
+            step = f" {next_step(held, is_refused=held.id in refused)}" if not is_hub else ""
+            session.out.note(f"{short(held.id)}: {words} still missing{losses.more}.{step}")
     return count
 
 
@@ -212,4 +209,7 @@ def _report(
     if session.out.as_json:
         session.out.emit(record)
     else:
-        session.out.show("repaired" if is_mended else "nothing to repair")
+        done_words = ["repaired"] if is_mended else []
+        if missing:
+            done_words.append(counted(missing, "entry is", "entries are") + " still missing")
+        session.out.show("; ".join(done_words) or "nothing to repair")

@@ -15,6 +15,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from antiphon.cli.config import Settings
 from antiphon.cli.errors import EntryUnknown, NothingHere, PrefixAmbiguous, PrefixUnknown
+from antiphon.cli.losses import Losses, bodies_missing, losses_in, lost_words
 from antiphon.cli.names import Names
 from antiphon.cli.output import Output, brief, step_of
 from antiphon.cli.rows import counted
@@ -53,7 +54,6 @@ from replica.io import (
 from replica.link import EntryFailed, Event, SyncState
 from replica.log import public_key
 from replica.refusals import (
-    ConversationDamaged,
     ConversationUnknown,
     StoreFull,
     StoreLocked,
@@ -61,7 +61,6 @@ from replica.refusals import (
     ValueDamaged,
 )
 
-LOST_STEP = "Connect to a hub that holds them; they are then restored automatically."
 LOST_KEY_STEP = (
     "If you have a backup of yours, move this one away and give `antiphon key restore FILE`; else"
     " an owner of each conversation invites it."
@@ -281,7 +280,7 @@ class Session:
     async def say_offline(self, replica: Replica, held: Conversation) -> int:
         """Print the number of entries to be sent to the hub; return it."""
         if held.is_blocked:
-            self.say_damaged(held)
+            self.say_damaged(held, await losses_in(replica.store, held))
             return 0
         removal = removal_of(held, replica.public)
         if removal is not None:
@@ -304,12 +303,9 @@ class Session:
                 f"the store here lost the last {lost} written to it. next: antiphon repair"
             )
 
-    def say_damaged(self, held: Conversation) -> None:
+    def say_damaged(self, held: Conversation, losses: Losses, *, is_refused: bool = False) -> None:
         """Print the losses of this store in a conversation, with the next step."""
-        count = len(held.damage.missing)
-        loss = f"lacks {counted(count, 'entry', 'entries')}" if count else "can't be read"
-        step = ConversationDamaged.next_step if held.is_blocked else LOST_STEP
-        self.out.note(f"{short(held.id)} {loss} that the store here lost. {step}")
+        self.out.note(f"{short(held.id)} {lost_words(held, losses, is_refused=is_refused)}")
 
 
 async def _saved(store: EntryStore, key: str) -> bytes | None:
@@ -318,11 +314,6 @@ async def _saved(store: EntryStore, key: str) -> bytes | None:
         return await store.get_meta(key)
     except ValueDamaged:
         return None
-
-
-def bodies_missing(held: Conversation) -> list[EntryId]:
-    """Return the entries without their body."""
-    return [entry.id for entry in held.log.entries.values() if entry.body is None]
 
 
 def unsynced_words(replica: Replica, conversation: ConversationId) -> str:

@@ -12,6 +12,7 @@ from antiphon.cli.command import ConversationArgument, command, is_confirmed
 from antiphon.cli.errors import ChecksFailed, Unconfirmed
 from antiphon.cli.findings import check
 from antiphon.cli.log import print_row
+from antiphon.cli.losses import losses_in
 from antiphon.cli.names import Names
 from antiphon.cli.new_file import check_replaceable, new_file
 from antiphon.cli.overview import title_of
@@ -56,6 +57,7 @@ async def export(
     """Write a conversation with its signatures into one file."""
     async with session.reading() as store:
         held = await load_from(store, await session.choose(store, conversation))
+        losses = await losses_in(store, held)
     # Without all membership entries, a revoked key could count as a member.
     held.require_whole()
     blobs = await _blobs_of(session, held.id)
@@ -69,8 +71,8 @@ async def export(
         )  # fmt: skip
         return
     session.out.show(f"{file}  {len(held.log)} entries, {len(blobs)} blobs, {size:,} bytes")
-    if held.damage:
-        session.say_damaged(held)
+    if held.damage or losses.count:
+        session.say_damaged(held, losses)
     session.out.note(Text(f"next: antiphon verify --bundle {file}", style="dim"))
 
 
@@ -213,7 +215,8 @@ async def _report_import(
             " them here. next: antiphon verify --hub"
         )
     if held.is_blocked:
-        session.say_damaged(held)
+        losses = await losses_in(replica.store, held)
+        session.say_damaged(held, losses, is_refused=bool(refusal))
     elif (removal := removal_of(held, replica.public)) is not None:
         session.out.note(removal.detail)
     elif not is_member:

@@ -17,7 +17,7 @@ from replica.io import high_water, schema, store_files, store_lock
 from replica.io import statements as sql
 from replica.io.disk import typed_errors
 from replica.io.hub_bringers import bringer_of
-from replica.io.rows import checksum_of
+from replica.io.rows import checksum_of, is_noted
 from replica.io.small_rows import ERASED, HUB_KEY, RECORD, TOMBSTONES, Row, ids_in
 from replica.io.sqlite_pages import Pages, Record
 from replica.io.store import Store
@@ -44,6 +44,8 @@ class Salvaged:
     damaged_tombstones: set[Row] = field(default_factory=set)
     bringers: dict[ConversationId, PublicKey] = field(default_factory=dict)
     """The keys that brought deleted conversations."""
+    bodies_lost: set[tuple[bytes, bytes]] = field(default_factory=set)
+    """Conversation and id of entries whose body was stored, and failed its digest."""
 
     def receive(self, columns: Record) -> None:
         """Add the row of these columns if its own checks hold."""
@@ -58,6 +60,9 @@ class Salvaged:
                     self.values[key] = value
                     if key in TOMBSTONES:
                         self.tombstones |= ids_in(value)
+            case [bytes() as of, bytes() as id_, _, _, _, 1, str(), checksum]:
+                if len(id_) == ID_BYTES and is_noted(of, id_, checksum):
+                    self.bodies_lost.add((of, id_))
             case [bytes(), bytes()]:
                 if bringer := bringer_of(tuple(columns)):
                     self.bringers[bringer[0]] = bringer[1]
@@ -86,6 +91,12 @@ class Salvaged:
         self.entries = {i: e for i, e in self.entries.items() if e.conversation not in gone}
         self.listed = {one for one in self.listed if one[0] not in gone}
 
+    @property
+    def bare(self) -> list[tuple[bytes, bytes]]:
+        """Conversation and id of the entries here whose body is lost."""
+        held = ((e.conversation, i) for i, e in self.entries.items() if e.body is None)
+        return sorted(set(held) & self.bodies_lost)
+
     def _add_entry(self, header: bytes, signature: bytes, body: object) -> None:
         if len(signature) != SIGNATURE_BYTES or not isinstance(body, bytes | None):
             return
@@ -95,6 +106,8 @@ class Salvaged:
             if known is None:
                 verify_signature(bare)
             entry = _with_body(bare, body)
+            if body is not None and entry.body is None:
+                self.bodies_lost.add((entry.conversation, entry.id))
             is_useful = entry.body is not None or bare.header.kind not in CONTROL_KINDS
             if is_useful and (known is None or known.body is None):
                 self.entries[entry.id] = entry
@@ -135,6 +148,12 @@ class _StoreInRepair(Store):
         rows = [(c, id_, checksum_of(c, id_)) for c, id_ in sorted(listed)]
         if rows:
             await self._commit.write([Statement(sql.LIST, rows)])
+
+    async def note_bodies_lost(self, bare: Iterable[tuple[bytes, bytes]]) -> None:
+        """Note in quarantine whose bodies were stored: without it they might never have come."""
+        rows = [(c, id_, checksum_of(c, id_)) for c, id_ in bare]
+        if rows:
+            await self._commit.write([Statement(sql.NOTE_BODY_LOST, rows)])
 
     async def drop_damaged_values(self) -> None:
         """Drop the small values that fail their checksum, but for keys of hubs."""
@@ -247,6 +266,7 @@ async def _write_draft(draft: Path, found: Salvaged) -> None:
                 continue  # no later repair reads what they were erased from; records are made anew
             await store.put_meta(key, value)
         await store.list_members(found.listed)
+        await store.note_bodies_lost(found.bare)
         await note_unfetched(store)
 
 

@@ -107,6 +107,9 @@ WHERE rowid = ?1 AND CAST(header AS BLOB) IS CAST(?2 AS BLOB)
   AND CAST(checksum AS BLOB) IS CAST(?4 AS BLOB) AND CAST(body AS BLOB) IS CAST(?5 AS BLOB)
 """
 NOTE_GONE = "INSERT INTO quarantine VALUES (?, ?, NULL, NULL, NULL, 0, 'its row is gone', ?)"
+NOTE_BODY_LOST = """
+INSERT INTO quarantine VALUES (?, ?, NULL, NULL, NULL, 1, 'its body failed its digest', ?)
+"""
 
 COUNT = """
 SELECT (SELECT count(*) FROM entries WHERE conversation = ?1)

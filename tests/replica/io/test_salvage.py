@@ -17,7 +17,7 @@ from replica.io.store import Store
 from replica.log.entry import Entry
 from replica.refusals import StoreLocked
 from tests.replica.io.test_high_water import break_frame, killed_after
-from tests.support.files import overwrite, query
+from tests.support.files import flip_byte, overwrite, query
 from tests.support.stories import Story
 from tests.support.writers import Writer, said
 
@@ -266,3 +266,25 @@ async def test_what_was_erased_is_not_taken_from_the_lost_end(path: Path, is_reb
         await store.append(entries)
     overwrite(path, 0, bytes(64))
     assert (await repair_store(path)).kept == len(entries)
+
+
+# --- what is not back -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("is_noted_before", [False, True])
+async def test_a_new_store_knows_whose_bodies_were_lost(path: Path, is_noted_before: bool) -> None:
+    entries = log(5, size=100)
+    async with await Store.open(path) as store:
+        await store.append(entries)
+    body = entries[3].body
+    assert body is not None
+    flip_byte(path, body)
+    if is_noted_before:
+        async with await Store.open(path) as store:
+            await store.load(entries[0].conversation)
+    overwrite(path, 0, bytes(64))
+    assert (await repair_store(path)).kept == len(entries)
+    async with await Store.open(path) as store:
+        assert {(row.id, row.body_only) for row in await store.quarantined()} == {
+            (entries[3].id, True)
+        }

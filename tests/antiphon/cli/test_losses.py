@@ -1,0 +1,75 @@
+"""What a repair could not bring back is said, with its number, in one way by every command."""
+
+import re
+
+import pytest
+
+from tests.antiphon.cli.conftest import Terminal, World
+from tests.antiphon.cli.test_two_members import clone_to
+from tests.support.files import flip_byte, overwrite, query
+
+
+def shared(world: World) -> tuple[Terminal, Terminal, str]:
+    """Return Ada, Bob whom the hub gives nothing any more, and their conversation."""
+    ada, bob = world.replica("ada"), world.replica("bob")
+    writer = bob.record("key", "show")["key"]
+    conversation = ada.ok("new", "--member", f"{writer}:writer").strip()
+    clone_to(ada, bob, conversation)
+    for number in range(7):
+        bob.ok("send", f"message {number}")
+    ada.ok("status")
+    ada.ok("members", "remove", writer, "--yes")
+    return ada, bob, conversation
+
+
+@pytest.fixture
+def partly(world: World) -> tuple[Terminal, Terminal, str]:
+    """Return Ada, Bob whose store lost an entry and a body, and what the hub refuses to Bob."""
+    ada, bob, conversation = shared(world)
+    flip_byte(bob.store_path, b"message 5")
+    query(bob.store_path, "DELETE FROM entries WHERE rowid = 12")
+    overwrite(bob.store_path, 0, b"broken")
+    return ada, bob, conversation
+
+
+LACKS = re.compile(
+    r"(?P<count>\d+) entries(?: are still missing| that the store here lost),"
+    r" 1 of them the body alone; (?P<behind>\d+) more wait behind these\. (?P<step>.*)"
+)
+
+
+def test_repair_status_and_list_count_the_same_losses_each_time(
+    partly: tuple[Terminal, Terminal, str],
+) -> None:
+    _, bob, _ = partly
+    found = set()
+    for command in ("repair", "status", "list", "repair", "status"):
+        result = bob.run(command)
+        match = LACKS.search(result.stderr)
+        assert match is not None, (command, result.output)
+        found.add((match["count"], match["behind"]))
+        assert "restored automatically" not in result.output
+        assert "antiphon import FILE" in match["step"]
+        assert command == "list" or "The hub sends your key nothing of it" in match["step"]
+        assert result.exit_code == (command == "repair")
+    ((count, behind),) = found
+    assert (count, int(behind) > 0) == ("2", True)
+    for command in ("status", "list"):
+        record = bob.record(command)
+        record = record["conversations"][0] if command == "status" else record
+        assert len(record["missing"]) == len(record["bodies_missing"]) == 1
+        assert record["behind_missing"] == int(behind)
+
+
+def test_a_repair_that_mends_nothing_says_what_is_missing_instead(
+    partly: tuple[Terminal, Terminal, str], world: World
+) -> None:
+    ada, bob, conversation = partly
+    assert bob.run("repair").stdout == "repaired; 2 entries are still missing\n"
+    assert bob.run("repair").stdout == "2 entries are still missing\n"
+    bundle = str(world.folder / "bundle")
+    ada.ok("export", conversation, bundle)
+    bob.ok("import", bundle)
+    assert bob.ok("repair") == "nothing to repair\n"
+    assert bob.record("verify", conversation)["ok"]
+    assert "lost" not in bob.run("status").stderr
