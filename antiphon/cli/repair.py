@@ -6,6 +6,7 @@ Damaged files are set aside, never deleted.
 """
 
 from collections.abc import Awaitable, Callable, Collection
+from dataclasses import dataclass, field
 from typing import Any
 
 import typer
@@ -13,25 +14,27 @@ import typer
 from antiphon.cli.clone import fetch
 from antiphon.cli.command import command
 from antiphon.cli.errors import NothingHere
-from antiphon.cli.losses import bodies_missing, losses_of, next_step
+from antiphon.cli.losses import LOST_STEP, bodies_missing, losses_of, next_step
 from antiphon.cli.output import brief, step_of
 from antiphon.cli.rows import counted
 from antiphon.cli.services_lock import DAEMONS, LOCK_FILE, services_lock
 from antiphon.cli.session import Session, load_from
 from replica.conversation import Conversation, EntryStore
 from replica.errors import AntiphonError
-from replica.ids import ConversationId, short
+from replica.ids import ConversationId, EntryId, short
 from replica.io import (
     FolderUse,
     Replica,
     StoreRepair,
-    is_unfetched,
+    Unfetched,
     keys,
     listed,
     means_away,
     note_fetched,
     repair_store,
     require_free,
+    times_of,
+    unfetched_of,
     use_of,
 )
 from replica.log import public_key
@@ -41,6 +44,51 @@ SECRETS = ("ticket.secret", "salt.secret", "checkpoint.secret", "archive.secret"
 HUB_STEP = (
     "this is a hub's folder: start it again; members send the entries it lacks when they link"
 )
+GONE_STEP = (
+    "The hub has none of them for this key, and no later repair says so again."
+    " next: antiphon import FILE, an export of another member"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Rest:
+    """What is to be brought back to a mended store."""
+
+    missing: int
+    """Number of the entries that are known to be missing."""
+    was_left: bool = False
+    """Whether a repair had left whole conversations to fetch."""
+    is_open: bool = False
+    """Whether a hub is to be asked for these yet."""
+
+
+@dataclass(slots=True)
+class _Asked:
+    """What became of asking the hub for the rest."""
+
+    is_whole: bool = False
+    """Whether it was asked for all, and none of its refusals passes with time."""
+    refused: set[ConversationId] = field(default_factory=set)
+    """Conversations of which it gives this key nothing."""
+
+
+@dataclass(slots=True)
+class _Left:
+    """What the conversations here hold after a repair, and what they lack."""
+
+    times: dict[EntryId, int] = field(default_factory=dict)
+    """When the entries here were created, in Unix milliseconds."""
+    named: set[EntryId] = field(default_factory=set)
+    """Entries of which nothing is here but their ids."""
+    unreadable: int = 0
+    """Conversations that cannot be read."""
+    bodies: int = 0
+    """Entries whose body alone is lost."""
+
+    @property
+    def missing(self) -> int:
+        """Entries of which nothing is here, at least one of each conversation not to be read."""
+        return len(self.named) + self.unreadable
 
 
 def register(app: typer.Typer) -> None:
@@ -52,7 +100,8 @@ def register(app: typer.Typer) -> None:
 
         Give --data-dir for the folder of a hub or a model host. What was damaged is set
         aside beside the new files. Exit 1 if a deletion is lost, or if entries are still missing:
-        those of a hub come from its members, once it runs again. Refused while a process has
+        those of a hub come from its members, once it runs again. Of a conversation that is gone
+        whole, the number of entries is said until a hub was asked. Refused while a process has
         the folder open, with the id of that process.
         """
         if not session.folder.is_dir():
@@ -69,14 +118,9 @@ def register(app: typer.Typer) -> None:
         done = await repair_store(session.settings.store_path)
         is_hub = await use_of(session.folder) is FolderUse.HUB
         _say_store(session, done, is_hub=is_hub)
-        is_mended = bool(done.why or key_words)
-        if is_hub:
-            missing = await _left_to_members(session, done)
-        else:
-            missing, was_left = await _fetch_rest(session, done)
-            is_mended = is_mended or was_left
-        _report(session, key_words, done, missing, is_mended=is_mended)
-        return 1 if missing or done.deletions_lost else 0
+        rest = await (_left_to_members(session, done) if is_hub else _fetch_rest(session))
+        _report(session, key_words, done, rest)
+        return 1 if rest.missing or rest.is_open or done.deletions_lost else 0
 
 
 def _require_stopped(session: Session) -> None:
@@ -107,82 +151,80 @@ def _say_store(session: Session, done: StoreRepair, *, is_hub: bool) -> None:
         session.out.note(f"{lost} lost: members may bring the conversation back; delete it again")
 
 
-async def _left_to_members(session: Session, done: StoreRepair) -> int:
-    """Say that a hub's members send the rest; return the number of entries missing now."""
+async def _left_to_members(session: Session, done: StoreRepair) -> _Rest:
+    """Say that a hub's members send the rest; return what is missing now."""
     missing = done.lost
     if session.has_store():
         async with session.reading() as store:
-            lacking = await _missing(session, store, lambda c: load_from(store, c), is_hub=True)
-        missing = max(missing, lacking)
+            left = await _left(session, store, lambda c: load_from(store, c), is_hub=True)
+        missing = max(missing, left.missing) + left.bodies
     session.out.note(HUB_STEP)
-    return missing
+    return _Rest(missing)
 
 
-async def _fetch_rest(session: Session, done: StoreRepair) -> tuple[int, bool]:
-    """Fetch what the hub has.
-
-    Return the number of entries that are known to be missing, and whether a repair had left
-    whole conversations to fetch.
-    """
+async def _fetch_rest(session: Session) -> _Rest:
+    """Fetch what the hub has; say and return what is missing yet."""
     async with session.replica() as replica:
         await replica.wait_for(lambda: replica.hub.is_tried, session.settings.sync_timeout_s)
-        is_left, refused = await is_unfetched(replica.store), set[ConversationId]()
+        unfetched = await unfetched_of(replica.store)
+        asked = _Asked()
         if replica.hub.is_linked:
-            if await _fetch(session, replica, refused, with_listed=is_left) and is_left:
-                await note_fetched(replica.store)
+            asked = await _fetch(session, replica, with_listed=unfetched is not None)
         else:
             error = replica.hub.last_error or HubUnreachable()
             session.out.note(f"the hub could not be asked for the rest: {brief(error)}")
-            is_away = means_away(error)
-            step = "antiphon repair, once it is back" if is_away else step_of(error)
+            step = "antiphon repair, once it is back" if means_away(error) else step_of(error)
             session.out.note(f"next: {step}")
-        missing = await _missing(session, replica.store, replica.load, refused)
-        least = 0 if replica.hub.is_linked else max(done.lost, int(is_left))
-        return max(missing, least), is_left
+        left = await _left(session, replica.store, replica.load, asked.refused)
+        rest = _say_rest(session, unfetched, left, is_asked=asked.is_whole)
+        if unfetched is not None and asked.is_whole:
+            # Only now that it was said: what no hub has is not missed for ever (DECISIONS D564).
+            await note_fetched(replica.store)
+        missing = left.missing + rest + left.bodies
+        is_open = unfetched is not None and not replica.hub.is_linked
+        return _Rest(missing, was_left=unfetched is not None, is_open=is_open)
 
 
-async def _fetch(
-    session: Session, replica: Replica, refused: set[ConversationId], *, with_listed: bool
-) -> bool:
-    """Fetch what the hub has of the conversations here, or of all that it lists.
-
-    Return whether none of its refusals passes with time; the others are added to `refused`.
-    """
+async def _fetch(session: Session, replica: Replica, *, with_listed: bool) -> _Asked:
+    """Fetch what the hub has of the conversations here, or of all that it lists."""
     held = [stored.conversation for stored in await replica.store.conversations()]
     found = await listed(replica.calls()) if with_listed else ()
-    is_whole = True
+    asked = _Asked(is_whole=True)
     for conversation in (*held, *(c for c in found if c not in held)):
         fetched = await fetch(session, replica, conversation)
         if fetched.new:
             new = counted(fetched.new, "entry", "entries")
             session.out.note(f"{short(conversation)}: {new} fetched from the hub")
         if fetched.refusal is not None:
-            is_whole = is_whole and not fetched.refusal.retryable
+            asked.is_whole = asked.is_whole and not fetched.refusal.retryable
             if not fetched.refusal.retryable:
-                refused.add(conversation)
+                asked.refused.add(conversation)
             session.out.note(f"{short(conversation)}: {brief(fetched.refusal)}")
-    return is_whole
+    asked.is_whole = asked.is_whole and replica.hub.is_linked
+    return asked
 
 
-async def _missing(
+async def _left(
     session: Session,
     store: EntryStore,
     load: Callable[[ConversationId], Awaitable[Conversation]],
     refused: Collection[ConversationId] = (),
     *,
     is_hub: bool = False,
-) -> int:
-    """Return the number of entries that the conversations lack, and say so of each."""
-    count, rows = 0, await store.quarantined()
+) -> _Left:
+    """Return what the conversations hold and lack, and say so of each that lacks something."""
+    left, rows = _Left(), await store.quarantined()
     for stored in await store.conversations():
         try:
             held = await load(stored.conversation)
         except AntiphonError as error:
             session.out.note(f"{short(stored.conversation)}: {brief(error)}")
-            count += 1
+            left.unreadable += 1
             continue
         losses = losses_of(held, rows)
-        count += losses.count
+        left.times |= times_of((*held.log.entries.values(), *held.log.pending.values()))
+        left.named |= losses.missing
+        left.bodies += len(losses.bodies)
         if kept := len(bodies_missing(held)) - len(losses.bodies & held.log.entries.keys()):
             came = counted(kept, "entry", "entries")
             session.out.note(f"{short(held.id)}: {came} came without the body")
@@ -190,12 +232,28 @@ async def _missing(
             words = counted(losses.count, "entry is", "entries are")
             step = f" {next_step(held, is_refused=held.id in refused)}" if not is_hub else ""
             session.out.note(f"{short(held.id)}: {words} still missing{losses.more}.{step}")
-    return count
+    return left
 
 
-def _report(
-    session: Session, key_words: str, done: StoreRepair, missing: int, *, is_mended: bool
-) -> None:
+def _say_rest(session: Session, unfetched: Unfetched | None, left: _Left, *, is_asked: bool) -> int:
+    """Say how many entries stood in the store, are not back, and are named by nothing here."""
+    if unfetched is None:
+        return 0
+    not_back = unfetched.without(left.times)
+    rest = max(0, not_back.lost - left.missing)
+    if not rest:
+        return 0
+    words = counted(rest, "entry", "entries")
+    words += " more that the store held" if left.missing else " that the store held"
+    words += " is still missing" if rest == 1 else " are still missing"
+    newest = (short(of) for of, id_ in not_back.ends if id_ not in left.named)
+    if names := ", ".join(dict.fromkeys(newest)):
+        words += f"; the last ones written were of {names}"
+    session.out.note(f"{words}. {GONE_STEP if is_asked else LOST_STEP}")
+    return rest
+
+
+def _report(session: Session, key_words: str, done: StoreRepair, rest: _Rest) -> None:
     record: dict[str, Any] = {
         "key": key_words or None,
         "store": done.why or None,
@@ -204,12 +262,14 @@ def _report(
         "unread": done.lost,
         "deletions_kept": done.deletions_kept,
         "deletions_lost": done.deletions_lost,
-        "missing": missing,
+        "missing": rest.missing,
     }
     if session.out.as_json:
         session.out.emit(record)
-    else:
-        done_words = ["repaired"] if is_mended else []
-        if missing:
-            done_words.append(counted(missing, "entry is", "entries are") + " still missing")
-        session.out.show("; ".join(done_words) or "nothing to repair")
+        return
+    words = ["repaired"] if done.why or key_words or rest.was_left else []
+    if rest.missing:
+        words.append(counted(rest.missing, "entry is", "entries are") + " still missing")
+    elif rest.is_open:
+        words.append("the hub is to be asked for what is missing")
+    session.out.show("; ".join(words) or "nothing to repair")

@@ -93,7 +93,7 @@ from replica.io.turns import (
     TurnEvent,
     say_as_system,
 )
-from replica.io.unfetched import is_unfetched, note_fetched
+from replica.io.unfetched import Unfetched, note_fetched, times_of, unfetched_of
 
 __all__ = [
     "FILE_MODE",
@@ -147,6 +147,7 @@ __all__ = [
     "Store",
     "StoreRepair",
     "TurnEvent",
+    "Unfetched",
     "add_services",
     "allow_descriptors",
     "at_home",
@@ -172,7 +173,6 @@ __all__ = [
     "held_at_hub",
     "import_entries",
     "invite",
-    "is_unfetched",
     "issued_invitations",
     "keys",
     "linked_hosts",
@@ -216,8 +216,10 @@ __all__ = [
     "stop_with_supervisor",
     "sync_folder",
     "take_folder",
+    "times_of",
     "to_the_end",
     "turns",
     "typed_errors",
+    "unfetched_of",
     "use_of",
 ]

@@ -144,6 +144,13 @@ def read(store: Path) -> Mark | None:
     return max((mark for mark in slots if mark), key=lambda mark: mark.written, default=None)
 
 
+def written_ms(store: Path) -> int:
+    """Return when the mark beside `store` was last written, in Unix ms; 0 if there is none."""
+    with suppress(OSError):
+        return store.with_name(f"{store.name}.mark").stat().st_mtime_ns // 1_000_000
+    return 0
+
+
 def _encode(mark: Mark) -> bytes:
     counts = (mark.number, mark.written, mark.stored, mark.lost, len(mark.groups))
     head = _HEAD.pack(_MAGIC, *counts)

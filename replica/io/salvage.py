@@ -23,7 +23,15 @@ from replica.io.sqlite_pages import Pages, Record
 from replica.io.store import Store
 from replica.io.tombstones import confirmed, tombstone_of
 from replica.io.transaction import Statement
-from replica.io.unfetched import note_unfetched
+from replica.io.unfetched import (
+    KEY,
+    Ends,
+    Unfetched,
+    decode,
+    note_unfetched,
+    times_of,
+    unfetched_of,
+)
 from replica.log import CONTROL_KINDS, Entry, codec, send_order, verify_body, verify_signature
 from replica.refusals import StoreCorrupt
 
@@ -44,6 +52,8 @@ class Salvaged:
     damaged_tombstones: set[Row] = field(default_factory=set)
     bringers: dict[ConversationId, PublicKey] = field(default_factory=dict)
     """The keys that brought deleted conversations."""
+    set_aside: set[tuple[bytes, bytes]] = field(default_factory=set)
+    """Conversation and id of entries in quarantine: the mark counts them, and their copies too."""
     bodies_lost: set[tuple[bytes, bytes]] = field(default_factory=set)
     """Conversation and id of entries whose body was stored, and failed its digest."""
 
@@ -60,9 +70,12 @@ class Salvaged:
                     self.values[key] = value
                     if key in TOMBSTONES:
                         self.tombstones |= ids_in(value)
-            case [bytes() as of, bytes() as id_, _, _, _, 1, str(), checksum]:
+            case [bytes() as of, bytes() as id_, header, _, _, int() as body_only, str(), checksum]:
                 if len(id_) == ID_BYTES and is_noted(of, id_, checksum):
-                    self.bodies_lost.add((of, id_))
+                    if body_only:
+                        self.bodies_lost.add((of, id_))
+                    elif header is not None:  # a note of a gone row may be of an earlier store
+                        self.set_aside.add((of, id_))
             case [bytes(), bytes()]:
                 if bringer := bringer_of(tuple(columns)):
                     self.bringers[bringer[0]] = bringer[1]
@@ -96,6 +109,11 @@ class Salvaged:
         """Conversation and id of the entries here whose body is lost."""
         held = ((e.conversation, i) for i, e in self.entries.items() if e.body is None)
         return sorted(set(held) & self.bodies_lost)
+
+    @property
+    def counted_twice(self) -> int:
+        """Number of entries that the mark counts in quarantine, and again since they are back."""
+        return sum(id_ in self.entries for _, id_ in self.set_aside)
 
     def _add_entry(self, header: bytes, signature: bytes, body: object) -> None:
         if len(signature) != SIGNATURE_BYTES or not isinstance(body, bytes | None):
@@ -245,18 +263,28 @@ async def _rebuild(path: Path, why: str) -> StoreRepair:
         for end in store_files.lost_ends(path):
             found.add_older(read_pages((path,), (end,)))
         found.erase_deleted()
+        lost = mark.stored + mark.lost - len(found.entries) - len(found.tombstones)
+        lost = max(0, lost - found.counted_twice)
+        unfetched = Unfetched(lost, high_water.written_ms(path), ends=_ends_lost(mark, found))
         try:
-            await _write_draft(store_files.draft_of(path), found)
+            await _write_draft(store_files.draft_of(path), found, unfetched)
             store_files.complete_draft(path)
         except BaseException:
             with suppress(OSError):  # the next repair deletes it
                 store_files.discard_unfinished(path)
             raise
         aside = store_files.put_in_place(path)
-    return _report(aside, mark, len(found.entries), len(found.tombstones), why)
+    return _report(aside, len(found.entries), lost, len(found.tombstones), why)
 
 
-async def _write_draft(draft: Path, found: Salvaged) -> None:
+def _ends_lost(mark: high_water.Mark, found: Salvaged) -> Ends:
+    """Return the entries that the mark names and that are not found."""
+    named = ((g.conversation, g.id) for g in mark.groups if not g.is_tombstone)
+    gone = found.tombstones
+    return tuple((c, i) for c, i in named if i not in found.entries and c not in gone)
+
+
+async def _write_draft(draft: Path, found: Salvaged, unfetched: Unfetched) -> None:
     async with await _StoreInRepair.open(draft) as store:
         await _fill(store, found.entries.values())
         await store.tombstones.put(found.tombstones)
@@ -267,11 +295,11 @@ async def _write_draft(draft: Path, found: Salvaged) -> None:
             await store.put_meta(key, value)
         await store.list_members(found.listed)
         await store.note_bodies_lost(found.bare)
-        await note_unfetched(store)
+        earlier, times = decode(found.values.get(KEY)), times_of(found.entries.values())
+        await note_unfetched(store, unfetched.with_earlier(earlier, times))
 
 
-def _report(aside: Path, mark: high_water.Mark, kept: int, deleted: int, why: str) -> StoreRepair:
-    lost = max(0, mark.stored + mark.lost - kept - deleted)
+def _report(aside: Path, kept: int, lost: int, deleted: int, why: str) -> StoreRepair:
     return StoreRepair(aside if aside.exists() else None, kept, lost, why, deleted)
 
 
@@ -281,8 +309,8 @@ async def _report_finished(path: Path) -> StoreRepair:
     async with await Store.open(path) as store:
         kept = sum(stored.entries for stored in await store.conversations())
         deleted = len(await store.tombstones.load())
-    mark = high_water.read(aside) or high_water.Mark()
-    return _report(aside, mark, kept, deleted, "a repair of it was cut short")
+        unfetched = await unfetched_of(store) or Unfetched()
+    return _report(aside, kept, unfetched.lost, deleted, "a repair of it was cut short")
 
 
 async def _add_lost_ends(path: Path) -> StoreRepair:
@@ -290,14 +318,19 @@ async def _add_lost_ends(path: Path) -> StoreRepair:
     async with await _StoreInRepair.open(path) as store:
         mended, deletions_lost = await store.tombstones.repair()
         await store.drop_damaged_values()
-        lost = store.lost_count
+        lost, written_ms = store.lost_count, high_water.written_ms(path)
         if ends := store_files.lost_ends(path):
             older = Salvaged(values=await store.erased())
             for end in ends:
                 older.add_older(read_pages((), (end,)))
             kept, deleted = await _add(store, older)
         if lost > kept + deleted:
-            await note_unfetched(store)
+            unfetched, earlier = (
+                Unfetched(lost - kept - deleted, written_ms),
+                await unfetched_of(store),
+            )
+            times = times_of(await _held(store))
+            await note_unfetched(store, unfetched.with_earlier(earlier, times))
         store.forget_losses()
         with typed_errors():
             store_files.set_lost_ends_aside(path)
@@ -317,12 +350,15 @@ async def _add(store: Store, older: Salvaged) -> tuple[int, int]:
     await store.bringers.put({c: key for c, key in older.bringers.items() if c in deleted})
     older.tombstones |= known
     older.erase_deleted()
-    held: set[EntryId] = set()
-    for stored in await store.conversations():
-        held |= {e.id for e in (await store.load(stored.conversation)).entries}
+    held = {entry.id for entry in await _held(store)}
     new = [entry for entry in older.entries.values() if entry.id not in held]
     await _fill(store, new)
     return len(new), len(deleted)
+
+
+async def _held(store: Store) -> list[Entry]:
+    stored = await store.conversations()
+    return [e for one in stored for e in (await store.load(one.conversation)).entries]
 
 
 def read_pages(databases: Iterable[Path], wals: Iterable[Path]) -> Salvaged:

@@ -9,6 +9,37 @@ from tests.antiphon.cli.test_two_members import clone_to
 from tests.support.files import flip_byte, overwrite, query
 
 
+@pytest.fixture
+def talked(me: Terminal) -> str:
+    """The id of a conversation that the hub holds."""
+    conversation: str = me.record("new")["conversation"]
+    me.ok("send", "the first message")
+    return conversation
+
+
+def empty(terminal: Terminal) -> None:
+    """Leave nothing of the store but its mark."""
+    terminal.store_path.write_bytes(b"")
+    for ending in ("-wal", "-shm"):
+        terminal.store_path.with_name(f"log.db{ending}").unlink(missing_ok=True)
+
+
+def entries_of(terminal: Terminal, conversation: str) -> int:
+    count: int = terminal.record("verify", conversation)["entries"]
+    return count
+
+
+def unsent(world: World, me: Terminal) -> tuple[str, int]:
+    """Return a conversation that no hub ever had, and the number of its entries."""
+    world.stop_host()
+    world.stop_hub()
+    conversation: str = me.record("new", "--host", "ab" * 32)["conversation"]
+    for number in range(3):
+        me.ok("send", "--no-request", f"message {number}")
+    count = entries_of(me, conversation)
+    return conversation, count
+
+
 def shared(world: World) -> tuple[Terminal, Terminal, str]:
     """Return Ada, Bob whom the hub gives nothing any more, and their conversation."""
     ada, bob = world.replica("ada"), world.replica("bob")
@@ -20,6 +51,57 @@ def shared(world: World) -> tuple[Terminal, Terminal, str]:
     ada.ok("status")
     ada.ok("members", "remove", writer, "--yes")
     return ada, bob, conversation
+
+
+def test_a_conversation_that_no_hub_had_is_said_to_be_lost_with_its_number(
+    world: World, me: Terminal, talked: str
+) -> None:
+    digest = me.record("verify", talked)["digest"]
+    lost, count = unsent(world, me)
+    empty(me)
+    world.start_hub()
+    result = me.run("repair")
+    assert result.exit_code == 1
+    assert result.stdout == f"repaired; {count} entries are still missing\n"
+    assert f"{count} entries that the store held are still missing" in result.stderr
+    assert f"the last ones written were of {lost[:12]}" in result.stderr
+    assert "antiphon import FILE" in result.stderr
+    assert me.record("verify", talked)["digest"] == digest
+    assert me.run("repair").stdout == "nothing to repair\n"
+
+
+def test_what_is_lost_is_said_until_a_hub_was_asked(
+    world: World, me: Terminal, talked: str
+) -> None:
+    at_hub = entries_of(me, talked)
+    _, count = unsent(world, me)
+    empty(me)
+    for _ in range(2):
+        result = me.run("repair")
+        assert result.exit_code == 1
+        assert f"{at_hub + count} entries are still missing" in result.stdout
+    world.start_hub()
+    me.ok("clone")
+    assert f"{count} entries are still missing" in me.run("repair").stdout
+    assert me.ok("repair") == "nothing to repair\n"
+
+
+def test_a_conversation_refused_to_this_key_is_said_to_be_lost_with_its_number(
+    world: World, me: Terminal
+) -> None:
+    ada, bob, conversation = shared(world)
+    kept = bob.record("new")["conversation"]
+    bob.ok("send", "--to", kept, "hello")
+    held = entries_of(bob, conversation)
+    empty(bob)
+    result = bob.run("repair")
+    assert result.exit_code == 1
+    assert f"{held} entries that the store held are still missing" in result.stderr
+    assert result.stdout == f"repaired; {held} entries are still missing\n"
+    bundle = str(world.folder / "bundle")
+    ada.ok("export", conversation, bundle)
+    bob.ok("import", bundle)
+    assert bob.ok("repair") == "nothing to repair\n"
 
 
 @pytest.fixture

@@ -14,6 +14,7 @@ from replica.io.salvage import repair_store
 from replica.io.small_rows import TOMBSTONES
 from replica.io.sqlite_pages import Pages
 from replica.io.store import Store
+from replica.io.unfetched import times_of, unfetched_of
 from replica.log.entry import Entry
 from replica.refusals import StoreLocked
 from tests.replica.io.test_high_water import break_frame, killed_after
@@ -271,6 +272,20 @@ async def test_what_was_erased_is_not_taken_from_the_lost_end(path: Path, is_reb
 # --- what is not back -----------------------------------------------------------------------
 
 
+async def test_an_entry_that_came_again_after_a_quarantine_is_no_loss(path: Path) -> None:
+    entries = log(5)
+    async with await Store.open(path) as store:
+        await store.append(entries)
+    query(path, "UPDATE entries SET signature = zeroblob(64) WHERE id = ?", entries[3].id)
+    async with await Store.open(path) as store:
+        await store.load(entries[0].conversation)
+        await store.append([entries[3]])
+        assert len(await store.quarantined()) == 1
+    overwrite(path, 0, bytes(64))
+    done = await repair_store(path)
+    assert (done.kept, done.lost) == (len(entries), 0)
+
+
 @pytest.mark.parametrize("is_noted_before", [False, True])
 async def test_a_new_store_knows_whose_bodies_were_lost(path: Path, is_noted_before: bool) -> None:
     entries = log(5, size=100)
@@ -288,3 +303,23 @@ async def test_a_new_store_knows_whose_bodies_were_lost(path: Path, is_noted_bef
         assert {(row.id, row.body_only) for row in await store.quarantined()} == {
             (entries[3].id, True)
         }
+
+
+def empty(path: Path) -> None:
+    """Leave nothing of a closed store but its mark."""
+    path.write_bytes(b"")
+
+
+async def test_a_new_store_notes_how_many_entries_are_not_back(path: Path) -> None:
+    first, second = log(4), log(2, seed=2)
+    async with await Store.open(path) as store:
+        await store.append(first)
+        await store.append(second)
+    empty(path)
+    await repair_store(path)
+    async with await Store.open(path) as store:
+        await store.append(first)
+        note = await unfetched_of(store)
+    assert note is not None
+    left = note.without(times_of(first))
+    assert (left.lost, left.ends) == (len(second), ((second[-1].conversation, second[-1].id),))
