@@ -178,7 +178,7 @@ async def _fetch_rest(session: Session) -> _Rest:
         left = await _left(session, replica.store, replica.load, asked.refused)
         rest = _say_rest(session, unfetched, left, is_asked=asked.is_whole)
         if unfetched is not None and asked.is_whole:
-            # Only now that it was said: what no hub has is not missed for ever (DECISIONS D564).
+            # Only now that it was said: what no hub has is not missed for ever (DECISIONS D565).
             await note_fetched(replica.store)
         missing = left.missing + rest + left.bodies
         is_open = unfetched is not None and not replica.hub.is_linked

@@ -1,4 +1,4 @@
-"""The note of what a repair found nowhere in a store, until a hub was asked (DECISIONS D538, D564).
+"""The note of what a repair found nowhere in a store, until a hub was asked (DECISIONS D538, D565).
 
 Of a conversation whose every page was damaged, nothing is left in the store to name it: the
 mark knows the number of its entries, and the last entries of the newest commits. The note stays

@@ -1,4 +1,4 @@
-"""The note of a repair: what was lost and is not back, whatever came since (DECISIONS D564)."""
+"""The note of a repair: what was lost and is not back, whatever came since (DECISIONS D565)."""
 
 from dataclasses import replace
 
