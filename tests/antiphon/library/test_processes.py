@@ -1,6 +1,7 @@
 """Processes of one folder: one of them is killed while the other is in the middle of an answer."""
 
 import asyncio
+import os
 import signal
 import sys
 from collections.abc import Iterator
@@ -28,6 +29,9 @@ with antiphon.open(sys.argv[1], hub=sys.argv[2], label="other") as me:
 def stopped(process: asyncio.subprocess.Process) -> Iterator[None]:
     """Stop a process meanwhile, as Ctrl-Z does."""
     process.send_signal(signal.SIGSTOP)
+    os.waitid(
+        os.P_PID, process.pid, os.WSTOPPED | os.WNOWAIT
+    )  # one of its threads has to run for it
     try:
         yield
     finally:
