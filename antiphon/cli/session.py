@@ -17,13 +17,13 @@ from antiphon.cli.config import Settings
 from antiphon.cli.errors import EntryUnknown, NothingHere, PrefixAmbiguous, PrefixUnknown
 from antiphon.cli.losses import Losses, bodies_missing, losses_in, lost_words
 from antiphon.cli.names import Names
+from antiphon.cli.newcomers import newcomer_words
 from antiphon.cli.output import Output, brief, step_of
 from antiphon.cli.rows import counted
 from replica.conversation import (
     Conversation,
     EntryStore,
     JoinPending,
-    JoinVerdict,
     Place,
     newest_place,
     place_at,
@@ -149,17 +149,8 @@ class Session:
 
     def say_joined(self, joined: Joined) -> None:
         """Print what became of a newcomer's proof."""
-        name, key = joined.issued.name, joined.key.hex()
-        match joined.verdict:
-            case JoinVerdict.GRANTED:
-                role = joined.issued.invitation.role.name.lower()
-                became = f"has joined {short(joined.issued.invitation.conversation)} as {role}"
-            case JoinVerdict.PENDING:
-                became = "waits for the hub to be in sync [JOIN_PENDING]"
-            case _:
-                became = f"is refused [{joined.verdict.name}]"
         with self.beside():
-            self.out.note(f"{name} {became}, key {key}")
+            self.out.note(newcomer_words(joined))
 
     def say_waiting(self, reason: AntiphonError) -> None:
         """Print why a newcomer waits."""

@@ -80,7 +80,11 @@ def test_a_second_key_is_told_that_the_code_was_used(
     me.ok("status")
     eve = world.replica("eve")
     leaves_a_proof(eve, code)  # the hub does not tell
-    assert "USED" in me.run("status").stderr
+    said = " ".join(me.run("status").stderr.split())
+    key = eve.record("key", "show")["key"][:12]
+    assert f"another key {key} tried the code of bob, which was used already, and is not" in said
+    assert "[INVITE_USED]" in said
+    assert "bob is refused" not in said
     assert eve.refused("join", code) == "INVITE_USED"
     assert bob.record("join", code)["synchronized"]
     assert [r["name"] for r in me.records("members") if "writer" in r["roles"]] == ["bob"]
