@@ -48,11 +48,13 @@ def view_of(
 ) -> BranchView:
     """Return the branch that ends at `place`.
 
-    `ending` are cancelled requests whose answers are still shown, until their ends arrive;
-    `given_up` are requests whose answers are not waited for.
+    `ending` are cancelled requests whose answers are still shown, until their ends arrive,
+    unless the branch does not hold them, as after `/undo`; `given_up` are requests whose
+    answers are not waited for.
     """
     entries = entries_at(held, place)
-    still = [i for i in ending if held.order.generation_of(i) is None]
+    ids = [entry.id for entry in entries]
+    still = [i for i in ending if i in ids and held.order.generation_of(i) is None]
     waiting = list(dict.fromkeys([*still, *awaited(held, place)]))
     waiting = [i for i in waiting if i not in given_up]
     # A host answers the first one; a sealed one is being answered.
@@ -60,7 +62,6 @@ def view_of(
     if not waiting:
         return BranchView(tuple(entries), None, (), ())
     running = waiting[0]
-    ids = [entry.id for entry in entries]
     cut = ids.index(running) + 1 if running in ids else len(ids)
     behind = entries[cut:]
     return BranchView(

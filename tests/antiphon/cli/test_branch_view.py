@@ -3,6 +3,7 @@
 from antiphon.cli.branch_view import queue_words, view_of
 from antiphon.cli.names import Names
 from antiphon.cli.rows import entries_at
+from replica.conversation.instead import place_instead_of
 from replica.conversation.place import newest_place, place_on_branch
 from replica.log.body import Cancel, Text, ToolCall
 from tests.replica.order.turn import Turn
@@ -69,3 +70,21 @@ def test_an_answer_is_shown_though_what_was_asked_before_it_came_was_cancelled()
         shown = [entry.id for entry in entries_at(turns.held, place)]
         assert shown.count(answer.id) == 1
         assert shown.index(answer.id) < shown.index(queued.id)
+
+
+def test_a_cancelled_question_is_under_way_only_where_the_branch_holds_it() -> None:
+    """After `/cancel` and `/undo` the new question counted as being cancelled."""
+    turns = Turns()
+    said = turns.say(turns.owner, "X.", turns.genesis)
+    cancelled = turns.ask(turns.owner, said)
+    turns.add(turns.owner, Cancel(), cancelled)
+    there = place_on_branch(turns.held, cancelled.id)
+    assert view_of(turns.held, there, ending=[cancelled.id]).running == cancelled.id
+    place = place_instead_of(turns.held, said.id)
+    assert view_of(turns.held, place, ending=[cancelled.id]).running is None
+    parents = map(turns.entry, place.parents)
+    instead = turns.say(turns.owner, "Y.", *parents)
+    live = turns.ask(turns.owner, instead, conflict=place.conflict)
+    view = view_of(turns.held, place_on_branch(turns.held, live.id), ending=[cancelled.id])
+    assert view.running == live.id
+    assert view.waiting == (live.id,)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from replica.log import Message, ToolCall, text_of
 from tests.antiphon.cli.conftest import Terminal, World
-from tests.antiphon.cli.pty_terminal import CTRL_D
+from tests.antiphon.cli.pty_terminal import CTRL_C, CTRL_D
 from tests.antiphon.cli.test_chat_terminal import answering, chat, members, slow
 from tests.antiphon.cli.test_terminal import HeldUp
 from tests.support.scripted_host import Asked, Reply, Token, echo
@@ -57,6 +57,29 @@ def test_undo_of_a_question_under_way_cancels_its_answer(
     reasons = [r.get("finish_reason") for r in ada.records("log", "--all")]
     assert reasons.count("cancelled") == 1
     assert "one two three" not in ada.ok("log")
+
+
+def test_after_cancel_and_undo_the_new_question_waits_for_the_hub_as_any_other(
+    world: World, me: Terminal
+) -> None:
+    """It was said to be cancelled, and that Ctrl-C leaves, which cancelled it."""
+    me.ok("new")
+    with chat(world, me) as terminal:
+        world.stop_hub()
+        terminal.expect_screen("offline")
+        terminal.type("X question\r")
+        terminal.expect_screen("waiting for the hub")
+        terminal.type("/cancel\r")
+        terminal.expect_screen("1 request cancelled")
+        terminal.type("/undo\r")
+        terminal.expect("undone: X question")
+        before = len(terminal.shown)
+        terminal.type("Y instead\r")
+        terminal.expect_screen("> Y instead\nanswering you · waiting for the hub; go on writing")
+        assert "cancelling" not in terminal.shown[before:]
+        terminal.type(CTRL_C)
+        terminal.expect_screen("answering you · cancelling; Ctrl-C again leaves")
+        assert terminal.leave(CTRL_C) == 130
 
 
 def test_undo_of_another_members_question_that_waits_is_refused(
