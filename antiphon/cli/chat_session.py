@@ -18,7 +18,6 @@ from replica.errors import AntiphonError
 from replica.ids import ConversationId, EntryId, short
 from replica.io import Replica, RequestOptions, documents, turns
 from replica.log import Conflict, Entry, Generation
-from replica.order import SealNode
 
 CONTINUE_STEP = "/continue goes on"
 REFUSED_STEP = (
@@ -83,11 +82,6 @@ class ChatSession:
         is_sealed = not self.branch or request in self.held.order.seal_of
         if place.basis is not None and place.conflict is Conflict.QUEUE and is_sealed:
             self.branch = self.held.order.nodes[place.basis].seal.request.hex()
-
-    def is_on(self, node: SealNode) -> bool:
-        """Say whether a seal is on the branch shown."""
-        seal = self.held.order.seal_of.get(EntryId(bytes.fromhex(self.branch)))
-        return seal is not None and node in self.held.order.nodes[seal].chain()
 
     def short(self, entry: EntryId) -> str:
         """Return the first digits of an entry's id, as many as make it unique here."""

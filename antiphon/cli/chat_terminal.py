@@ -27,15 +27,14 @@ from antiphon.cli.line_editor import (
     Suspended,
     Typed,
 )
+from antiphon.cli.other_branches import OtherBranches
 from antiphon.cli.rows import TALK, entries_at
-from antiphon.cli.whose_branch import branch_words
 from replica.conversation import Conversation, Place
 from replica.errors import AntiphonError
 from replica.ids import EntryId
 from replica.io import turns
 from replica.link import EntriesAdmitted, Event
 from replica.log import Kind
-from replica.order import SealNode
 
 TICK_S = 0.25
 """Interval of looks at the clock while an answer is awaited."""
@@ -67,7 +66,7 @@ class TerminalChat:
         self._cancelled: dict[EntryId, float] = {}
         """Requests that were cancelled, and when that was seen: their answers may yet end."""
         self._given_up: set[EntryId] = set()
-        self._new_seals: list[EntryId] = []
+        self._others = OtherBranches(chat, self._screen)
         self._are_names_stale = False
 
     async def talk(self) -> int:
@@ -113,9 +112,8 @@ class TerminalChat:
             if event.conversation != self._chat.held.id:
                 return
             self._is_stale = True
-            kinds = [(e.id, e.header.kind) for e in event.entries]
-            self._new_seals += [i for i, kind in kinds if kind == Kind.SEAL]
-            self._are_names_stale |= any(kind in _NAMING for _, kind in kinds)
+            self._others.receive(event.entries)
+            self._are_names_stale |= any(e.header.kind in _NAMING for e in event.entries)
         self._wake.set()
 
     def _read(self, data: bytes) -> None:
@@ -224,7 +222,7 @@ class TerminalChat:
             await self._chat.read_names()
         while await self._show_news():
             pass
-        self._announce_branches()
+        await self._others.announce()
         self._screen.draw(self._view, self._delay())
 
     async def _show_news(self) -> bool:
@@ -306,24 +304,6 @@ class TerminalChat:
         request = self._chat.held.order.request(running)
         words = self._presence.delay(request.host) if request is not None else ""
         return f"{words} · Ctrl-C cancels" if words else ""
-
-    def _announce_branches(self) -> None:
-        """Say where seals have begun other branches than the one shown."""
-        seals, self._new_seals = self._new_seals, []
-        held = self._chat.held
-        for seal in seals:
-            node = held.order.nodes.get(seal)
-            if node is None or not _siblings(self._chat, node) or self._chat.is_on(node):
-                continue
-            self._screen.note(
-                f"another branch, by {branch_words(held, node, self._chat.names)}"
-                f" · /switch {self._chat.short(seal)} goes there",
-                "yellow",
-            )
-
-
-def _siblings(chat: ChatSession, node: SealNode) -> bool:
-    return len(chat.held.order.children(node.parent)) > 1
 
 
 async def talk(chat: ChatSession, keyboard: Keyboard) -> int:

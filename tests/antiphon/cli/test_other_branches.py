@@ -1,0 +1,91 @@
+"""The branches that a chat announces while the next message follows a chosen entry."""
+
+import re
+
+from tests.antiphon.cli.conftest import Terminal, World
+from tests.antiphon.cli.pty_terminal import CTRL_D, PtyTerminal
+from tests.antiphon.cli.test_chat_terminal import chat, members
+
+__all__ = ["members"]
+
+
+def asked_beside(terminal: PtyTerminal, bob: Terminal) -> None:
+    """Let Bob ask twice; the chat announces where, once, and shows it behind `/switch`."""
+    bob.ok("send", "his first")
+    terminal.expect_screen("another branch, by bob: his first · /switch ")
+    terminal.expect_screen(" goes there")
+    (digits,) = re.findall(r"/switch ([0-9a-f]+)", terminal.screen.text)
+    bob.ok("send", "his second")
+    assert "You said: his" not in terminal.screen.text
+    terminal.type(f"/switch {digits}\r")
+    terminal.expect_screen("You said: his second")
+    assert terminal.screen.text.count("another branch") == 1
+
+
+def test_what_others_write_behind_the_chosen_end_of_a_branch_is_announced_once(
+    world: World, members: tuple[Terminal, Terminal]
+) -> None:
+    """Nothing was said, and nothing shown."""
+    ada, bob = members
+    ada.ok("send", "hello")
+    bob.ok("status")
+    with chat(world, ada) as terminal:
+        terminal.type("/fork\r")
+        terminal.expect_screen("the next message follows")
+        asked_beside(terminal, bob)
+        assert terminal.leave(CTRL_D) == 0
+
+
+def test_what_others_write_on_the_branch_that_was_left_for_an_entry_is_announced_once(
+    world: World, members: tuple[Terminal, Terminal]
+) -> None:
+    ada, bob = members
+    first = ada.record("send", "hello")
+    ada.ok("send", "and on")
+    bob.ok("status")
+    with chat(world, ada) as terminal:
+        terminal.type(f"/fork {first['generation']}\r")
+        terminal.expect_screen("the next message follows")
+        asked_beside(terminal, bob)
+        terminal.type(f"/fork {first['generation']}\r")
+        terminal.expect("the next message follows")
+        bob.ok("send", "his third")
+        terminal.expect_screen("another branch, by bob: his third · /switch ")
+        assert terminal.leave(CTRL_D) == 0
+
+
+def test_what_others_write_while_one_writes_behind_a_chosen_entry_is_announced_once(
+    world: World, members: tuple[Terminal, Terminal]
+) -> None:
+    ada, bob = members
+    ada.ok("send", "hello")
+    bob.ok("status")
+    with chat(world, ada) as terminal:
+        terminal.type("/fork\r")
+        terminal.expect_screen("the next message follows")
+        with terminal.suspended():
+            bob.ok("send", "his")
+            terminal.type("hers\r")
+        terminal.expect_screen("another branch, by bob: his · /switch ")
+        terminal.expect_screen("You said: hers")
+        assert "You said: his" not in terminal.screen.text
+        assert terminal.screen.text.count("another branch") == 1
+        assert terminal.leave(CTRL_D) == 0
+
+
+def test_what_one_asked_before_a_fork_is_no_branch_of_others(
+    world: World, members: tuple[Terminal, Terminal]
+) -> None:
+    ada, bob = members
+    ada.ok("send", "hello")
+    with chat(world, ada) as terminal:
+        world.stop_host()
+        terminal.type("mine\r")
+        terminal.expect_screen("answering you")
+        terminal.type("/fork\r")
+        terminal.expect_screen("the next message follows")
+        world.start_host()
+        bob.ok("send", "his")
+        terminal.expect_screen("another branch, by bob: his · /switch ")
+        assert terminal.screen.text.count("another branch") == 1
+        assert terminal.leave(CTRL_D) == 0
