@@ -11,7 +11,7 @@ from rich.text import Text
 
 from antiphon.cli import chat_commands
 from antiphon.cli.chat_commands import Leave
-from antiphon.cli.chat_session import CONTINUE_STEP, ChatSession, Turn, raise_if_refused
+from antiphon.cli.chat_session import ChatSession, Turn, raise_if_refused
 from antiphon.cli.command import EXIT_FAILED
 from antiphon.cli.line_editor import is_open
 from antiphon.cli.screen import AnswerScreen
@@ -73,7 +73,7 @@ class _Answer:
 
     async def _watch(self, turn: Turn) -> None:
         chat = self._chat
-        screen = AnswerScreen(chat.session.out, CONTINUE_STEP)
+        screen = AnswerScreen(chat.session.out)
         events = run_turn(
             chat.session, chat.replica, chat.held, turn.text, turn.place, await chat.options(turn)
         )
@@ -90,7 +90,7 @@ class _Answer:
                     raise_if_refused(event.generation)
                     if chat.session.out.as_json:
                         chat.session.out.emit(turn_record(chat.held, None, event))
-                    screen.cost(event)
+                    screen.cost(event, await chat.continue_step(event.id))
         finally:
             screen.end()
 

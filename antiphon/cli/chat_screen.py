@@ -14,7 +14,7 @@ from rich.text import Text
 
 from antiphon.cli.branch_view import BranchView
 from antiphon.cli.canvas import Canvas, Panel
-from antiphon.cli.chat_session import CONTINUE_STEP, ChatSession
+from antiphon.cli.chat_session import ChatSession
 from antiphon.cli.line_editor import LineEditor
 from antiphon.cli.output import harmless
 from antiphon.cli.pace import Rate, bar
@@ -82,7 +82,7 @@ class ChatScreen:
         with self.aside():
             self._out.fail(error)
 
-    def print_entry(self, entry: Entry, *, is_new: bool) -> None:
+    async def print_entry(self, entry: Entry, *, is_new: bool) -> None:
         """Print what an entry says, if it says anything; a new answer with its size."""
         held = self._chat.held
         body = held.log.body(entry.id)
@@ -91,7 +91,7 @@ class ChatScreen:
                 self._print_words(entry, speaker, words_of(parts))
             case Generation():
                 if not _is_end_of_none(held, entry, body):
-                    self._print_answer(entry, body, is_new=is_new)
+                    await self._print_answer(entry, body, is_new=is_new)
             case None if entry.header.kind in TALK:
                 self.note(f"({self._chat.names.of(entry.header.author)}: a body that is not here)")
             case Request() if entry.header.conflict == Conflict.QUEUE:
@@ -113,7 +113,7 @@ class ChatScreen:
             for line in rest:
                 self._out.show("  " + line)
 
-    def _print_answer(self, entry: Entry, generation: Generation, *, is_new: bool) -> None:
+    async def _print_answer(self, entry: Entry, generation: Generation, *, is_new: bool) -> None:
         words = words_of(generation.parts)
         with self.aside():
             for line in wrapped(words, self._width - 1) if words else []:
@@ -121,7 +121,7 @@ class ChatScreen:
         if is_side_leaf(self._chat.held, entry):
             self.note(SIDE_LEAF)
         if is_new or generation.finish_reason != FinishReason.STOP:
-            self._print_end(generation)
+            await self._print_end(entry.id, generation)
 
     # --- the answer under way -----------------------------------------------------------
 
@@ -129,7 +129,7 @@ class ChatScreen:
         """Forget the state of the answer before."""
         self._rate, self._progress = Rate(), Text("")
 
-    def show(self, event: turns.TurnEvent, now_s: float) -> None:
+    async def show(self, event: turns.TurnEvent, now_s: float) -> None:
         """Show one event of the answer under way."""
         match event:
             case turns.Prefilling(progress):
@@ -141,21 +141,23 @@ class ChatScreen:
                 self.note("the host began the answer again; ignore the text above", "yellow")
             case turns.NotTaken(error):
                 self.note(not_taken_words(error), "yellow")
-            case turns.Finished(_, generation):
-                self._end_answer(generation)
+            case turns.Finished(answer, generation):
+                await self._end_answer(answer, generation)
             case _:
                 pass
 
-    def _end_answer(self, generation: Generation) -> None:
+    async def _end_answer(self, answer: EntryId, generation: Generation) -> None:
         with self.aside():
             for part in generation.parts:
                 if isinstance(part, ToolCall):
                     self._out.show(words_of((part,)))
         if generation.finish_reason != FinishReason.REFUSED:
-            self._print_end(generation)
+            await self._print_end(answer, generation)
 
-    def _print_end(self, generation: Generation) -> None:
-        for line in end_lines(generation, CONTINUE_STEP, is_verbose=self._out.is_verbose):
+    async def _print_end(self, answer: EntryId, generation: Generation) -> None:
+        is_cut = generation.finish_reason == FinishReason.LENGTH
+        step = await self._chat.continue_step(answer) if is_cut else ""
+        for line in end_lines(generation, step, is_verbose=self._out.is_verbose):
             self.note(line)
 
     # --- the panel ----------------------------------------------------------------------

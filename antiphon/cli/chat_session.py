@@ -12,7 +12,7 @@ from antiphon.cli.losses import losses_in
 from antiphon.cli.names import Names
 from antiphon.cli.rows import TALK, counted, entries_at
 from antiphon.cli.session import Choices, Session, check_readable
-from antiphon.cli.turn import check_text, may_write, options_for, write_turn
+from antiphon.cli.turn import check_text, continuable, may_write, options_for, write_turn
 from replica.conversation import Conversation, KeyRemoved, Place, removal_of
 from replica.errors import AntiphonError
 from replica.ids import ConversationId, EntryId, short
@@ -90,6 +90,11 @@ class ChatSession:
     async def place(self) -> Place:
         """Return the place of the next message."""
         return (await self.choices()).place(self.held)
+
+    async def continue_step(self, answer: EntryId) -> str:
+        """Return how an answer that was cut off goes on; empty where it is not `continuable`."""
+        is_next = continuable(self.held, await self.place()) == answer
+        return CONTINUE_STEP if is_next and may_write(self.replica, self.held) else ""
 
     async def entries(self) -> list[Entry]:
         """Return the words on this branch."""

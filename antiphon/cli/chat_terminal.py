@@ -85,7 +85,7 @@ class TerminalChat:
         shown = [entry for entry in self._view.shown if entry.header.kind in TALK]
         self._printed.update(entry.id for entry in self._view.shown)
         for entry in shown[-self._chat.recent_max :]:
-            self._screen.print_entry(entry, is_new=False)
+            await self._screen.print_entry(entry, is_new=False)
         stop = self._chat.replica.listen(self._receive)
         self._chat.session.beside = beside
         try:
@@ -238,7 +238,7 @@ class TerminalChat:
         for entry in self._view.shown if is_new else ():
             if entry.id not in self._printed:
                 self._printed.add(entry.id)
-                self._screen.print_entry(entry, is_new=True)
+                await self._screen.print_entry(entry, is_new=True)
         running = self._view.running
         if running != self._answered:
             self._stop_watch()
@@ -272,7 +272,7 @@ class TerminalChat:
             return True
         for event in events:
             self._presence.note_news()
-            self._screen.show(event, time.monotonic())
+            await self._screen.show(event, time.monotonic())
             if isinstance(event, turns.Finished):
                 self._finish(request, event)
                 return True

@@ -204,11 +204,14 @@ def rate_words(rate: float) -> str:
 
 
 def end_lines(generation: Generation, continue_step: str, *, is_verbose: bool) -> list[str]:
-    """Return how an answer ended, unless by itself, and its size; verbose, its whole usage."""
+    """Return how an answer ended, unless by itself, and its size; verbose, its whole usage.
+
+    `continue_step` says how one that was cut off at its limit goes on, empty where it can't.
+    """
     usage, lines = generation.usage, []
     if generation.finish_reason == FinishReason.LENGTH:
         limit = counted(usage.output_tokens, "token", "tokens")
-        lines.append(f"cut off at its limit of {limit} · {continue_step}")
+        lines.append(" · ".join(filter(None, (f"cut off at its limit of {limit}", continue_step))))
     elif generation.finish_reason != FinishReason.STOP:
         lines.append(finish_name(generation.finish_reason))
     if is_verbose:

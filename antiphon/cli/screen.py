@@ -94,13 +94,9 @@ def not_taken_words(error: AntiphonError) -> str:
 class AnswerScreen:
     """Shows one answer on the two streams."""
 
-    def __init__(self, out: Output, continue_step: str) -> None:
-        """Draw a status line only if both streams are terminals.
-
-        `continue_step` says how an answer that was cut off goes on.
-        """
+    def __init__(self, out: Output) -> None:
+        """Draw a status line only if both streams are terminals."""
         self._out = out
-        self._continue_step = continue_step
         self._live = out.is_terminal and os.environ.get("TERM") != "dumb"
         self._text = WrappedText(max(20, out.data.width - 1))
         self._status = ""
@@ -162,10 +158,9 @@ class AnswerScreen:
             sys.stdout.flush()
             self.wrote = False
 
-    def cost(self, event: Finished) -> None:
-        """Print how an answer ended, and its size, on stderr."""
-        is_verbose = self._out.is_verbose
-        lines = end_lines(event.generation, self._continue_step, is_verbose=is_verbose)
+    def cost(self, event: Finished, continue_step: str) -> None:
+        """Print how an answer ended, and its size, on stderr; for the step see `end_lines`."""
+        lines = end_lines(event.generation, continue_step, is_verbose=self._out.is_verbose)
         width = self._out.people.width - 1 if self._live else 0
         for line in lines:
             for part in wrapped(line, width, " · "):

@@ -35,6 +35,7 @@ from antiphon.cli.turn import (
     again_place,
     check_role,
     check_text,
+    continuable,
     continued_form,
     continued_place,
     options_for,
@@ -368,7 +369,9 @@ async def _ask(
         for part in finished.generation.parts:
             if isinstance(part, ToolCall):
                 session.out.show(words_of((part,)))
-        shown.screen.cost(finished)
+        place = (await session.choices(replica.store, held.id)).place(held)
+        goes_on = continuable(held, place) == finished.id
+        shown.screen.cost(finished, CONTINUE_STEP if goes_on else "")
     elif not session.out.as_json and asked is not None:
         session.out.show(asked.request.hex())
     if session.out.as_json:
@@ -395,7 +398,7 @@ async def _show(
     waits: bool,
 ) -> _Shown:
     """Show the events of a turn up to its end, or without waiting up to its request."""
-    shown = _Shown(AnswerScreen(session.out, CONTINUE_STEP))
+    shown = _Shown(AnswerScreen(session.out))
     presence = HostPresence(session, replica, held.id)
     session.beside = shown.screen.aside
     reporting = asyncio.create_task(presence.report(host, shown.screen.delay))

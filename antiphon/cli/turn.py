@@ -10,12 +10,21 @@ from typing import Any
 from antiphon.cli.errors import MessageTooLong, NothingToContinue, ReadOnlyHere
 from antiphon.cli.rows import entries_at, generation_record, words_of
 from antiphon.cli.session import Session
-from replica.conversation import Conversation, Place, place_at, removal_of, retry_place
-from replica.ids import PublicKey, short
+from replica.conversation import (
+    Conversation,
+    Place,
+    goes_behind,
+    place_at,
+    queued_place,
+    removal_of,
+    retry_place,
+)
+from replica.ids import EntryId, PublicKey, short
 from replica.io import Replica, RequestOptions, TurnEvent, begin, now_ms, turns
 from replica.limits import BODY_BYTES_MAX
 from replica.log import CONTINUABLE, Conflict, Generation, Kind, Message, Part, Tools
 from replica.log import Text as TextPart
+from replica.order import SealNode, is_open
 from replica.refusals import ArgumentInvalid
 
 FORM_FIELDS = ("response_format", "tool_choice", "tool_name")
@@ -123,6 +132,28 @@ def continued_place(held: Conversation, place: Place) -> Place:
                 return replace(place_at(held, entry.id), conflict=Conflict.QUEUE)
             break
     raise NothingToContinue
+
+
+def continuable(held: Conversation, place: Place) -> EntryId | None:
+    """Return the answer with which a request that continues at a place goes on.
+
+    None if there is none, or another turn comes in between: it is sealed, or queued.
+    """
+    try:
+        there = continued_place(held, place)
+    except NothingToContinue:
+        return None
+    end = goes_behind(held, there)
+    is_last = end is not None and end.id == there.basis and not _is_queued(held, end)
+    return there.parents[0] if is_last else None
+
+
+def _is_queued(held: Conversation, end: SealNode) -> bool:
+    """Say whether an open request is queued behind the end of a branch."""
+    order, entries = held.order, held.log.entries
+    waiting = (i for i in order.unanswered.latest() if is_open(order, entries[i]))
+    places = filter(None, (queued_place(held, i) for i in waiting))
+    return any(goes_behind(held, place) is end for place in places)
 
 
 def continued_form(held: Conversation, place: Place) -> dict[str, Any]:
