@@ -2,6 +2,8 @@
 
 import re
 
+import pytest
+
 from tests.antiphon.cli.conftest import Terminal, World
 from tests.antiphon.cli.pty_terminal import CTRL_D, PtyTerminal
 from tests.antiphon.cli.test_chat_terminal import chat, members
@@ -22,16 +24,19 @@ def asked_beside(terminal: PtyTerminal, bob: Terminal) -> None:
     assert terminal.screen.text.count("another branch") == 1
 
 
-def test_what_others_write_behind_the_chosen_end_of_a_branch_is_announced_once(
-    world: World, members: tuple[Terminal, Terminal]
+@pytest.mark.parametrize(
+    ("command", "said"), [("/fork", "the next message follows"), ("/undo", "undone: hello")]
+)
+def test_what_others_write_behind_the_end_of_a_branch_that_was_left_is_announced_once(
+    world: World, members: tuple[Terminal, Terminal], command: str, said: str
 ) -> None:
     """Nothing was said, and nothing shown."""
     ada, bob = members
     ada.ok("send", "hello")
     bob.ok("status")
     with chat(world, ada) as terminal:
-        terminal.type("/fork\r")
-        terminal.expect_screen("the next message follows")
+        terminal.type(f"{command}\r")
+        terminal.expect_screen(said)
         asked_beside(terminal, bob)
         assert terminal.leave(CTRL_D) == 0
 
