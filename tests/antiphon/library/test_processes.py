@@ -29,9 +29,8 @@ with antiphon.open(sys.argv[1], hub=sys.argv[2], label="other") as me:
 def stopped(process: asyncio.subprocess.Process) -> Iterator[None]:
     """Stop a process meanwhile, as Ctrl-Z does."""
     process.send_signal(signal.SIGSTOP)
-    os.waitid(
-        os.P_PID, process.pid, os.WSTOPPED | os.WNOWAIT
-    )  # one of its threads has to run for it
+    # It stops once one of its threads, the first if it can, has run for the signal.
+    os.waitid(os.P_PID, process.pid, os.WSTOPPED | os.WNOWAIT)
     try:
         yield
     finally:
