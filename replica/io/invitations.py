@@ -42,6 +42,9 @@ from replica.log import Grant, Role
 from replica.refusals import ArgumentInvalid, HubUnreachable, NotAllowed, QuotaExceeded
 
 POLL_S = 2.0
+"""Interval between two looks at the hub for newcomers' proofs."""
+FINISH_S = 2.0
+"""Longest time that the look in progress is waited for at the end."""
 SYNC_TIMEOUT_S = 10.0
 
 
@@ -263,7 +266,7 @@ class Redeeming:
         if self._task is None:
             return
         if self._replica.hub.is_linked:
-            await asyncio.wait({self._task}, timeout=POLL_S)
+            await asyncio.wait({self._task}, timeout=FINISH_S)
         self._task.cancel()
         await asyncio.wait({self._task})
         if not self._task.cancelled():

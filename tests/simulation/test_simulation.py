@@ -10,7 +10,7 @@ from tests.simulation.__main__ import report
 from tests.simulation.planted import shapes
 from tests.simulation.world import run_seed
 
-SEEDS, CHUNK, SYNCING = 300, 50, 60
+SEEDS, CHUNK, SYNCING = 300, 50, 40
 """Each planted bug is found within as many (tests/simulation/planted)."""
 
 
