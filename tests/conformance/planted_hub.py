@@ -90,6 +90,15 @@ def believes_any_recommendation() -> Patch:
     return mock.patch("replica.link.greeting.check_host", lenient)
 
 
+def numbers_no_answers() -> Patch:
+    answer = HubSide._answer
+
+    def unnumbered(self, channel, held, message, out):
+        answer(self, channel, held, replace(message, number=0), out)
+
+    return mock.patch.object(HubSide, "_answer", unnumbered)
+
+
 def sorts_hosts_by_key() -> Patch:
     hosts = Connected.hosts
 

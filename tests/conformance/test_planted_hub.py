@@ -42,6 +42,7 @@ PLANTED = [
     (own.counts_no_items, "greeting/items-are-counted-before-they-are-parsed"),
     (own.heeds_no_credit, "credit/a-hub-stops-at-the-credit-and-goes-on-with-more"),
     (own.forgets_lost_bytes, "credit/bytes-that-a-ping-names-count-as-received"),
+    (own.numbers_no_answers, "opening/another-digest-is-answered-with-heads"),
     (own.sends_heads_for_an_equal_digest, "opening/an-equal-digest-is-all-that-is-sent"),
     (link.calls_every_digest_equal_at_the_hub, "opening/another-digest-is-answered-with-heads"),
     (link.leaves_the_first_of_a_suffix_out, "opening/all-entries-are-sent-in-send-order"),

@@ -22,6 +22,8 @@ from replica.log import Role, send_order
 _theme = TABLE.theme("opening")
 
 EQUAL_BYTES_MAX = 128
+NUMBER = 7
+"""Of an Open; any, as it is the first one of its link."""
 
 
 @_theme.shows("LINK-11", "PROM-8")
@@ -31,11 +33,12 @@ async def an_equal_digest_is_all_that_is_sent(run: HubRun) -> None:
     history.say()
     owner = await run.push_all(history)
     link = await greet(owner)
-    await link.send(Open(history.id, history.digest))
+    await link.send(Open(history.id, history.digest, number=NUMBER))
     data = await link.read_bytes()
     assert data is not None
     answer = pb.LinkResponse.FromString(data).opened
     equal((answer.equal, answer.digest), (True, history.digest), "the answer to an equal digest")
+    equal(answer.number, NUMBER, "the number of the Open that is answered")
     check(len(data) < EQUAL_BYTES_MAX, f"the answer to an equal digest has {len(data)} bytes")
     (pong,) = await link.until_pong()
     check(isinstance(pong, Pong), "more than a Pong was sent behind an equal digest")
@@ -48,11 +51,12 @@ async def another_digest_is_answered_with_heads(run: HubRun) -> None:
     history.say()
     owner = await run.push_all(history)
     link = await greet(owner)
-    await link.send(Open(history.id, NOTHING))
+    await link.send(Open(history.id, NOTHING, number=NUMBER))
     found = await link.until_pong()
     answer = found[0]
     assert isinstance(answer, Opened)
     equal((answer.equal, answer.digest), (False, history.digest), "the answer to another digest")
+    equal(answer.number, NUMBER, "the number of the Open that is answered")
     equal(sorted(answer.heads or ()), sorted(history.held.log.heads()), "the heads")
     equal(entries_of(found), [], "the entries sent for a digest alone")
 
