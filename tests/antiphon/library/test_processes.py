@@ -25,6 +25,17 @@ with antiphon.open(sys.argv[1], hub=sys.argv[2], label="other") as me:
 """
 
 
+async def opened_elsewhere(folder: Path, address: str) -> asyncio.subprocess.Process:
+    """Start a process that holds the folder."""
+    other = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", OTHER, str(folder), address,
+        stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
+    )  # fmt: skip
+    assert other.stdout is not None
+    assert await other.stdout.readline() == b"open\n"
+    return other
+
+
 @contextmanager
 def stopped(process: asyncio.subprocess.Process) -> Iterator[None]:
     """Stop a process meanwhile, as Ctrl-Z does."""
@@ -45,12 +56,7 @@ async def test_a_run_waits_no_longer_than_it_says_for_a_process_that_is_stopped(
     async with lab.stack:
         hub = await lab.start_hub()
         await lab.start_host()
-        other = await asyncio.create_subprocess_exec(
-            sys.executable, "-c", OTHER, str(tmp_path / "me"), hub.address,
-            stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
-        )  # fmt: skip
-        assert other.stdout is not None
-        assert await other.stdout.readline() == b"open\n"
+        other = await opened_elsewhere(tmp_path / "me", hub.address)
         async with antiphon.aio.open(tmp_path / "me", hub=hub.address) as me:
             trip = await me.conversation("trip")
             for timeout_s in (None, 0.0):  # one that runs is waited for whatever is said
@@ -76,12 +82,7 @@ async def test_a_killed_process_interrupts_no_answer_of_another(tmp_path: Path) 
     async with lab.stack:
         hub = await lab.start_hub()
         await lab.start_host(pace=pace)
-        other = await asyncio.create_subprocess_exec(
-            sys.executable, "-c", OTHER, str(tmp_path / "me"), hub.address,
-            stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
-        )  # fmt: skip
-        assert other.stdout is not None
-        assert await other.stdout.readline() == b"open\n"
+        other = await opened_elsewhere(tmp_path / "me", hub.address)
         async with antiphon.aio.open(tmp_path / "me", hub=hub.address) as me:
             trip = await me.conversation("trip")
             asked = asyncio.create_task(trip.ask("one two three", key="job-17"))
