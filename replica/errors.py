@@ -3,9 +3,9 @@
     AntiphonError
     ├── EntryRefused           an entry breaks a rule; no replica will ever admit it
     ├── RequestRefused         a call or a frame can't be served as asked
-    │   └── ReplicaClosed      a call behind the end of its replica
     ├── Unavailable            the peer can't serve the call now
     ├── StoreError             the disk or the files of this replica failed
+    │   └── ReplicaClosed      a call behind the end of its replica, or cut off by it
     └── HostError              the model host can't answer a request
 
 `reason` is a stable word for programs, `next_step` an instruction for people;
@@ -63,13 +63,6 @@ class RequestRefused(AntiphonError):
     next_step = "Correct the call and send it again."
 
 
-class ReplicaClosed(RequestRefused):
-    """The replica is closed."""
-
-    reason = "REPLICA_CLOSED"
-    next_step = "Use the replica inside the `with` that opened it."
-
-
 class Unavailable(AntiphonError):
     """The peer can't serve this now."""
 
@@ -87,6 +80,13 @@ class StoreError(AntiphonError):
     def for_peer(self) -> "StoreError":
         """Return the error as a peer is told: details name paths of this machine."""
         return type(self)()
+
+
+class ReplicaClosed(StoreError):
+    """The replica is closed."""
+
+    reason = "REPLICA_CLOSED"
+    next_step = "Use the replica inside the `with` that opened it."
 
 
 class HostError(AntiphonError):

@@ -6,10 +6,11 @@ AntiphonError
 │   ├── EventsMissed      an iterator over events that was read too slowly
 │   ├── LoopUnsuitable    a call in an event loop that is not the replica's, or a wait in that
 │   ├── ProcessForked     a replica with a hub, in a process forked from one that was linked
-│   ├── ReplicaClosed     a call behind the end of the `with` that opened the replica
 │   ├── RunUnfinished     the answer of a run that has not ended
 │   ├── RunTooLong        a run with more calls of tools than it may make
 │   ├── ToolUnsuitable    a function that can't be offered as a tool
+├── StoreError
+│   └── ReplicaClosed     a call behind the end of the `with` that opened the replica, or cut off
 └── HostError
     └── CallOpen          a call has no result, and no run known here is working on it
 """

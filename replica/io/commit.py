@@ -10,7 +10,7 @@ import contextlib
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 
-from replica.errors import StoreError
+from replica.errors import ReplicaClosed, StoreError
 from replica.io.disk import DISK_ERRORS, store_error
 from replica.io.logger import get_logger
 from replica.io.transaction import Statement, WritingConnection, is_alone
@@ -77,7 +77,7 @@ class GroupCommit:
         that shared it get the same error.
         """
         if self._closing or self._worker.has_ended:
-            raise StoreError("the store is closed")
+            raise ReplicaClosed
         write = _Write(statements, size_bytes, truncate, is_derived)
         if at_once and not self._has_work() and not self._turn.locked():
             await self._write_at_once(write)
@@ -85,7 +85,7 @@ class GroupCommit:
         await self._queue.put(write)
         self._worker.go_on()
         if self._worker.has_ended:  # It ended while this caller waited for a free slot.
-            raise StoreError("the store is closed")
+            raise ReplicaClosed
         await write.done
 
     async def _write_at_once(self, write: _Write) -> None:
@@ -103,7 +103,7 @@ class GroupCommit:
         It is lost without notice if the process is killed first.
         """
         if self._closing:
-            raise StoreError("the store is closed")
+            raise ReplicaClosed
         self._lazy[key] = statement
         if self._timer is None:
             loop = asyncio.get_running_loop()
@@ -249,7 +249,7 @@ class GroupCommit:
         while self._has_work():
             write = self._taken.pop() if self._taken else self._queue.get_nowait()
             if write is not None:
-                _resolve((write,), StoreError("the store is closed"))
+                _resolve((write,), ReplicaClosed())
 
 
 def _merged(statements: Sequence[Statement]) -> list[Statement]:

@@ -13,7 +13,7 @@ from typing import Any
 from replica.commits import Conversations
 from replica.conversation import Conversation, EntryStore
 from replica.core import ReplicaCore, ReplicaEffects
-from replica.errors import StoreError
+from replica.errors import ReplicaClosed, StoreError
 from replica.ids import ConversationId, EntryId
 from replica.io.alarm import Alarm
 from replica.io.link_outbox import LinkOutbox
@@ -175,7 +175,7 @@ class ReplicaDriver:
         Raises ConversationUnknown, StoreError.
         """
         if self.core.shelf.get(conversation) is None or conversation not in self.core.holdings.acks:
-            await asyncio.shield(self._begin_load(conversation))
+            await _loaded(self._begin_load(conversation))
         held = self.core.shelf.get(conversation)
         if held is None:
             raise ConversationUnknown(f"{conversation.hex()[:12]} is not held here")
@@ -185,7 +185,7 @@ class ReplicaDriver:
         """Wait for a load that is in progress, if there is one. Raises StoreError."""
         task = self._loads.get(conversation)
         if task is not None:
-            await asyncio.shield(task)
+            await _loaded(task)
 
     def _begin_load(self, conversation: ConversationId) -> "asyncio.Task[None]":
         task = self._loads.get(conversation)
@@ -201,6 +201,8 @@ class ReplicaDriver:
             held = await restored(conversation, loaded) if loaded else None
             # Read last: another hub may be linked meanwhile, whose acks count then.
             acked = await self.acks.load(conversation)
+        except ReplicaClosed:
+            raise
         except StoreError as error:
             log.warning("could not read it", reason=error.reason, detail=error.detail)
             self.do(self.core.unreadable(conversation, Fault.of(error), time.monotonic()))
@@ -213,5 +215,13 @@ class ReplicaDriver:
     async def keep(self, held: Conversation, new: tuple[Entry, ...]) -> None:
         """Put a conversation on the shelf and make entries admitted to it durable."""
         if held.id not in self.core.holdings.acks:
-            await asyncio.shield(self._begin_load(held.id))
+            await _loaded(self._begin_load(held.id))
         await self.do(self.core.keep(held, new, time.monotonic()))
+
+
+async def _loaded(task: asyncio.Task[None]) -> None:
+    """Wait for a load that others may wait for too. Raises its error."""
+    await asyncio.wait({task})
+    if task.cancelled():
+        raise ReplicaClosed  # the driver cancels its tasks at its end
+    task.result()

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Protocol, Self, TypeVar
 
 from replica.conversation import EntryStore
-from replica.errors import StoreError
+from replica.errors import ReplicaClosed, StoreError
 from replica.io import local_socket
 from replica.io.claims import Claims
 from replica.io.disk import typed_errors
@@ -101,7 +101,7 @@ class Holding:
         self._restoring: asyncio.Task[None] | None = None
         self._failure: StoreError | None = None
         """Why the last try to take up the store failed, while it is tried again."""
-        self._is_ending = False
+        self._is_ending = self._is_closed = False
 
     # --- opening and closing ------------------------------------------------------------
 
@@ -138,6 +138,7 @@ class Holding:
     async def close(self) -> None:
         """Leave the store, and close it if this process holds it."""
         await self.stop_sharing()
+        self._is_closed = True
         if self._follower is not None:
             await self._follower.stop()
         for task in (self._restoring, self._reading):
@@ -269,13 +270,18 @@ class Holding:
             self._restoring = asyncio.create_task(self._sharer.restore(lost))
 
     async def _ready(self) -> _Opened:
-        """Wait for a store to call; after CALL_WAIT_S, raise why there is none."""
+        """Wait for a store to call; after CALL_WAIT_S, raise why there is none.
+
+        Raises ReplicaClosed behind `close`.
+        """
         try:
             async with asyncio.timeout(CALL_WAIT_S):
                 while (opened := await asyncio.shield(self._opened)) is not self._current:
                     pass  # it has ended meanwhile
         except TimeoutError as error:
             raise self._failure or StoreLocked(f"no process serves {self._path}") from error
+        if self._is_closed:
+            raise ReplicaClosed
         return opened
 
     async def call(
@@ -292,6 +298,8 @@ class Holding:
             while True:
                 try:
                     opened = await self._ready()
+                except ReplicaClosed:
+                    raise
                 except StoreError as error:
                     if again and request.writes:
                         raise WriteUnconfirmed(f"it ended meanwhile; {error.detail}") from error

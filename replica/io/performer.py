@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from replica.commits import Commits, Conversations, Work
 from replica.conversation import EntryStore
-from replica.errors import StoreError
+from replica.errors import ReplicaClosed, StoreError
 from replica.ids import ConversationId
 from replica.io.logger import get_logger
 from replica.io.worker import Worker
@@ -68,6 +68,7 @@ class Performer:
         self._idle = asyncio.Event()
         self._idle.set()
         self._worker: Worker | None = None
+        self._is_stopped = False
 
     @property
     def writing(self) -> Conversations:
@@ -88,6 +89,7 @@ class Performer:
         for task in (ended, drained):
             task.cancel()
         await asyncio.gather(ended, drained, return_exceptions=True)
+        self._is_stopped = True
         await self._worker.stop()
 
     async def failed(self) -> None:
@@ -105,8 +107,11 @@ class Performer:
 
         The future ends once it is performed, or with the store's error. Work `about` a
         conversation may depend on entries queued before it, so a commit that loses those
-        fails this work as well. Raises StoreError if the performer has ended.
+        fails this work as well. Raises ReplicaClosed behind `stop`, and StoreError if a bug
+        has ended the performer.
         """
+        if self._is_stopped:
+            raise ReplicaClosed
         if self._worker is not None and self._worker.has_ended:
             raise StoreError("the performer has ended; see the log for the reason")
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()

@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 
 from replica.conversation import Chain, Slot
-from replica.errors import StoreError
+from replica.errors import ReplicaClosed, StoreError
 from replica.ids import ConversationId, EntryId, short
 from replica.io import local_frames as frames
 from replica.io.driver import ReplicaDriver
@@ -178,6 +178,8 @@ class Processes:
             return
         try:
             loaded = await self._store.load(conversation)
+        except ReplicaClosed:
+            raise
         except StoreError as error:
             raise WriteUnconfirmed(f"it was written, and can't be read: {error.detail}") from error
         await self._driver.admit(conversation, tuple(loaded.entries), persist=False)

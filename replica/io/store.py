@@ -16,7 +16,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from replica.conversation import Loaded, Quarantined, Stored
-from replica.errors import StoreError
+from replica.errors import ReplicaClosed, StoreError
 from replica.ids import ConversationId, EntryId, Position, PublicKey
 from replica.io import schema, small_rows, store_lock, tail
 from replica.io import statements as sql
@@ -283,7 +283,7 @@ class Store:
 
     async def _rows(self, text: str, *parameters: object) -> list[tuple[Any, ...]]:
         if self._closed:
-            raise StoreError("the store is closed")
+            raise ReplicaClosed
         with typed_errors():
             return [tuple(r) for r in await self._reader.execute_fetchall(text, parameters)]
 

@@ -13,10 +13,10 @@ from antiphon.library.given import check_id, check_system, check_text, check_tim
 from antiphon.library.io.all_synced import AllSynced
 from antiphon.library.io.conversation import Conversation
 from antiphon.library.io.feed import Feed
-from antiphon.library.io.handle import SYNC_S, Shared, has_host, opened, usable
+from antiphon.library.io.handle import SYNC_S, Shared, has_host, usable
 from antiphon.library.io.to_its_end import to_its_end
 from replica.conversation import Invitation, check_name, is_address, read_code
-from replica.errors import StoreError, Unavailable
+from replica.errors import Unavailable
 from replica.ids import KEY_BYTES, ConversationId, EntryId, PublicKey, key_from_hex, short
 from replica.io import (
     FolderUse,
@@ -231,11 +231,7 @@ class Replica:
 
     async def _stored(self) -> list[ConversationId]:
         """Return the conversations held here. Raises ReplicaClosed, also if it closes meanwhile."""
-        try:
-            return [one.conversation for one in await self._core.store.conversations()]
-        except StoreError:
-            opened(self._replica)
-            raise
+        return [one.conversation for one in await self._core.store.conversations()]
 
     def _handle(self, conversation: ConversationId) -> Conversation:
         return Conversation(self._core, conversation, self._shared)

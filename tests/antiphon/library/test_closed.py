@@ -3,6 +3,7 @@
 import asyncio
 import gc
 from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -69,6 +70,22 @@ async def test_who_waits_for_the_hub_hears_that_the_replica_is_closed(tmp_path: 
     async with asyncio.timeout(5):
         with pytest.raises(ReplicaClosed):
             await waiting
+
+
+@pytest.mark.parametrize("call", ["conversation", "conversations", "sync"])
+async def test_a_call_that_is_cut_off_at_any_await_says_so(tmp_path: Path, call: str):
+    """The store and the performer end in turn, each while calls are in progress."""
+    async with aio.open(tmp_path) as me:
+        await me.conversation("notes")
+    for turns in range(30):
+        async with aio.open(tmp_path, hub="127.0.0.1:1") as me:
+            made = me.conversation("late") if call == "conversation" else getattr(me, call)()
+            waiting = asyncio.create_task(made)
+            for _ in range(turns):
+                await asyncio.sleep(0)
+        async with asyncio.timeout(5):
+            with suppress(ReplicaClosed):  # any other error fails the test
+                assert await waiting
 
 
 async def test_who_reads_the_store_while_the_replica_closes_hears_so(

@@ -10,12 +10,15 @@ from pathlib import Path
 
 import pytest
 
+from replica.errors import ReplicaClosed
+from replica.ids import EntryId
 from replica.io.claims import Claims
 from replica.io.replica import Replica
 from replica.io.shared_store import SharedStore
 from replica.io.store import Store
+from replica.log import Entry, Genesis
 from replica.refusals import StoreLocked
-from tests.support.writers import Writer
+from tests.support.writers import Writer, said
 
 KEY = Writer(1).key
 
@@ -90,3 +93,21 @@ async def test_a_claim_that_stays_is_named(tmp_path: Path, monkeypatch: pytest.M
     before.close()
     async with opened(tmp_path / "s") as mine:
         assert mine.processes.served_by is None
+
+
+async def test_a_call_beside_another_holder_that_is_cut_off_ends_with_its_replica(
+    tmp_path: Path,
+) -> None:
+    """Its connection ends with it, and there is no next holder to wait for."""
+    async with opened(tmp_path / "s") as holder:
+        said_in = await holder.create(Genesis((holder.public,)))
+        for turns in range(30):
+            async with opened(tmp_path / "s") as mine:
+                appended = mine.append(said_in, said("cut off"), parents=(EntryId(said_in),))
+                read = mine.store.conversations()
+                calls = [asyncio.create_task(call) for call in (appended, read)]
+                for _ in range(turns):
+                    await asyncio.sleep(0)
+            async with asyncio.timeout(5):
+                ends = await asyncio.gather(*calls, return_exceptions=True)
+            assert all(one and isinstance(one, Entry | list | ReplicaClosed) for one in ends), ends

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from replica.errors import StoreError
+from replica.errors import ReplicaClosed, StoreError
 from replica.ids import ConversationId
 from replica.io import performer as performer_module
 from replica.io.performer import GATHER_QUIET_TURNS, Performer
@@ -106,6 +106,14 @@ async def test_callers_that_wait_for_a_broken_performer_get_an_error(tmp_path: P
         with pytest.raises(StoreError):
             here.submit("never", [])
         assert here.shown == []
+
+
+async def test_work_behind_the_end_is_refused_as_that_of_a_closed_replica(tmp_path: Path) -> None:
+    async with world(tmp_path) as w:
+        w.submit("before", [])
+    with pytest.raises(ReplicaClosed):
+        w.submit("behind", [])
+    assert w.shown == ["before"]
 
 
 async def test_a_commit_in_which_all_tasks_are_cancelled_is_made_again(
