@@ -141,6 +141,8 @@ class Holding:
         self._is_closed = True
         if self._follower is not None:
             await self._follower.stop()
+        if not self._opened.done():  # calls wait while the store changes hands
+            self._fail_calls(ReplicaClosed())
         for task in (self._restoring, self._reading):
             if task is not None:
                 task.cancel()
@@ -221,10 +223,13 @@ class Holding:
                 await self._leave()
                 await self._next()
         except Exception as error:
-            # Every later call raises it: this replica has no store any more.
-            self._opened.set_exception(error)
-            self._opened.exception()
+            self._fail_calls(error)
             raise
+
+    def _fail_calls(self, error: Exception) -> None:
+        """Have every call raise it from now on: this replica has no store any more."""
+        self._opened.set_exception(error)
+        self._opened.exception()
 
     async def _leave(self) -> None:
         """Close what was open before, once no read of it is in progress. Calls that begin wait."""

@@ -13,6 +13,7 @@ import pytest
 from replica.errors import ReplicaClosed
 from replica.ids import EntryId
 from replica.io.claims import Claims
+from replica.io.holding import Holding
 from replica.io.replica import Replica
 from replica.io.shared_store import SharedStore
 from replica.io.store import Store
@@ -111,3 +112,25 @@ async def test_a_call_beside_another_holder_that_is_cut_off_ends_with_its_replic
             async with asyncio.timeout(5):
                 ends = await asyncio.gather(*calls, return_exceptions=True)
             assert all(one and isinstance(one, Entry | list | ReplicaClosed) for one in ends), ends
+
+
+async def test_a_call_that_waits_for_the_next_holder_ends_with_its_replica(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    is_late = asyncio.Event()
+
+    async def late(_holding: Holding) -> None:
+        is_late.set()
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(Holding, "_next", late)
+    before = opened(tmp_path / "s")
+    await before.__aenter__()
+    async with opened(tmp_path / "s") as mine:
+        await before.__aexit__(None, None, None)
+        await is_late.wait()
+        read = asyncio.create_task(mine.store.conversations())
+        await asyncio.sleep(0)
+    async with asyncio.timeout(5):
+        with pytest.raises(ReplicaClosed):
+            await read
