@@ -57,6 +57,11 @@ class ChatScreen:
     def _width(self) -> int:
         return shutil.get_terminal_size().columns
 
+    @property
+    def is_within_line(self) -> bool:
+        """Say whether the text of an answer ends within a line, which more text may go on."""
+        return self._canvas.column > 0
+
     # --- the transcript ---------------------------------------------------------------
 
     @contextmanager

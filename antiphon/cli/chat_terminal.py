@@ -222,7 +222,8 @@ class TerminalChat:
             await self._chat.read_names()
         while await self._show_news():
             pass
-        await self._others.announce()
+        if self._answered is None or not self._screen.is_within_line:
+            await self._others.announce()
         self._screen.draw(self._view, self._delay())
 
     async def _show_news(self) -> bool:

@@ -1,12 +1,17 @@
 """The branches that a chat announces while the next message follows a chosen entry."""
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 
+import antiphon
 from tests.antiphon.cli.conftest import Terminal, World
 from tests.antiphon.cli.pty_terminal import CTRL_D, PtyTerminal
 from tests.antiphon.cli.test_chat_terminal import chat, members
+from tests.antiphon.cli.test_terminal import HeldUp
+from tests.support.scripted_host import echo, no_pause, scripted_host
 
 __all__ = ["members"]
 
@@ -76,6 +81,43 @@ def test_what_others_write_while_one_writes_behind_a_chosen_entry_is_announced_o
         assert "You said: his" not in terminal.screen.text
         assert terminal.screen.text.count("another branch") == 1
         assert terminal.leave(CTRL_D) == 0
+
+
+@contextmanager
+def second_host(world: World, owner: Terminal) -> Iterator[str]:
+    """Run another host, granted by an owner, which answers while the first one is busy."""
+    context = scripted_host(world.folder / "second", world.address, echo, no_pause)
+    host = world.background.run(context.__aenter__())
+    with antiphon.open(owner.data_dir, hub=world.address) as me:
+        (conversation,) = me.conversations()
+        conversation.grant(host.replica.public, "host")
+        assert conversation.sync()
+    try:
+        yield host.replica.public.hex()
+    finally:
+        world.background.run(context.__aexit__(None, None, None))
+
+
+def test_what_others_write_during_an_answer_is_announced_behind_its_line(
+    world: World, members: tuple[Terminal, Terminal]
+) -> None:
+    ada, bob = members
+    first = ada.record("send", "hello")["generation"]
+    with second_host(world, ada) as second:
+        bob.ok("status")
+        host = HeldUp(world)
+        with chat(world, ada) as terminal:
+            terminal.type("/fork\r")
+            terminal.expect_screen("the next message follows")
+            terminal.type("one two three\r")
+            terminal.expect_screen("2 tokens")
+            bob.ok("send", "his", "--at", first, "--host", second)
+            while "You said: his" not in ada.ok("log", "--graph"):
+                pass  # the chat holds the log that is read here
+            host.evict()
+            terminal.expect_screen("another branch, by bob: his · /switch ")
+            assert "You said: one two three\n" in terminal.screen.text
+            assert terminal.leave(CTRL_D) == 0
 
 
 def test_what_one_asked_before_a_fork_is_no_branch_of_others(
