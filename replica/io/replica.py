@@ -45,6 +45,7 @@ from replica.limits import VERSION
 from replica.link import (
     EntriesAdmitted,
     Event,
+    Forgotten,
     Hello,
     HostInfo,
     LinkClosed,
@@ -294,15 +295,21 @@ class Replica:
         """Wait until the replica holds what the hub holds now, and the hub what the replica holds.
 
         False after the timeout; at once if only entries that the hub refused for good are left,
-        or if it takes nothing of the conversation ever again. Raises ReplicaClosed.
+        if it takes nothing of the conversation ever again, or once it was deleted here. Raises
+        ReplicaClosed, StoreError.
         """
         if self.is_closed:
             raise ReplicaClosed
-        since, is_whole = self.hub.compare(conversation), False
+        end = time.monotonic() + timeout_s
+        since, is_whole, may_be_gone = self.hub.compare(conversation), False, False
+
+        def note(event: Event) -> None:
+            nonlocal may_be_gone
+            may_be_gone = may_be_gone or event == Forgotten(conversation)
 
         def is_decided() -> bool:
             nonlocal is_whole
-            if self.hub.ending(conversation) is not None:
+            if may_be_gone or self.hub.ending(conversation) is not None:
                 return True
             if not self.hub.is_in_sync(conversation, since):
                 return False
@@ -310,7 +317,17 @@ class Replica:
             is_whole = not self.hub.unsynced(conversation)
             return True
 
-        return await self.wait_for(is_decided, timeout_s) and is_whole
+        stop = self.listen(note)
+        try:
+            while await self.wait_for(is_decided, end - time.monotonic()):
+                if not may_be_gone:
+                    return is_whole
+                may_be_gone = False
+                if not await self.store.has(conversation):  # else it only left memory
+                    return False
+        finally:
+            stop()
+        return False
 
     def calls(self) -> HubCalls:
         """Return the hub's unary calls. Raises HubUnreachable without a hub address."""

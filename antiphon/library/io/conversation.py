@@ -242,7 +242,7 @@ class Conversation(Members):
 
         What the hub held when `sync` was called is here then, whoever wrote it. False at once where
         the hub takes nothing of this conversation ever again. Raises ReplicaClosed, also where the
-        replica is closed meanwhile, and ConversationUnknown where it was deleted here.
+        replica is closed meanwhile, and ConversationUnknown as soon as it was deleted here.
 
         >>> await trip.sync(timeout_s=5.0)
         True

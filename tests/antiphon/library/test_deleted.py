@@ -48,3 +48,19 @@ async def test_whoever_reads_a_conversation_is_told_that_it_was_deleted(lab: Lab
             with pytest.raises(ConversationUnknown):
                 async with asyncio.timeout(10):
                     await call
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+async def test_a_sync_in_progress_ends_with_the_conversation(lab: Lab, is_first: bool):
+    opening = (lab.open(), another_process(lab))
+    async with opening[not is_first] as one, opening[is_first] as two:
+        me, other = (one, two) if is_first else (two, one)
+        trip = await me.conversation("trip")
+        assert lab.hub is not None
+        await lab.hub.stop()  # so that it waits
+        waiting = asyncio.create_task(trip.sync(60.0))
+        await asyncio.sleep(0)
+        await other.delete(trip.id)
+        with pytest.raises(ConversationUnknown):
+            async with asyncio.timeout(10):
+                await waiting

@@ -1,5 +1,6 @@
 """A replica with and without its hub: unsynced entries are counted, and sent later."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -162,6 +163,21 @@ async def test_a_conversation_the_hub_had_to_leave_is_opened_again(
         await say(replica, conversation, "still here")
         assert await replica.wait_synced(conversation)
     assert len(driver.hub.shelf[conversation].log) == 2
+
+
+async def test_a_conversation_that_only_left_memory_is_waited_for(tmp_path: Path, hub: HubOnOff):
+    await hub.stop()
+    async with Replica.open(tmp_path / "store", ME.key, hub.address) as replica:
+        conversation = await replica.create(Genesis((replica.public,)))
+        replica.unfollow(conversation)
+        waiting = asyncio.create_task(replica.wait_synced(conversation))
+        await asyncio.sleep(0)
+        replica._driver.evict(conversation)
+        await replica.flush()
+        assert conversation not in replica.shelf
+        await replica.follow(conversation)
+        await hub.start()
+        assert await waiting
 
 
 async def test_a_listener_that_raises_stops_nothing(tmp_path: Path):
