@@ -184,12 +184,18 @@ class HubCalls:
     async def _call(self, name: str, request: Any) -> Any:
         return await self.unary(SyncServiceStub, name, request)
 
-    async def unary(self, service: Any, name: str, request: Any) -> Any:
-        """Call a method of a service of the hub, given by its stub, with a ticket."""
+    async def unary(
+        self, service: Any, name: str, request: Any, timeout_s: float | None = None
+    ) -> Any:
+        """Call a method of a service of the hub, given by its stub, with a ticket.
+
+        It has CALL_TIMEOUT_S unless `timeout_s` is given.
+        """
+        bound_s = rpc.CALL_TIMEOUT_S if timeout_s is None else timeout_s
 
         async def call(metadata: Metadata) -> Any:
             method = getattr(self.stub(service), name)
-            return await rpc.typed(method(request, metadata=metadata, timeout=rpc.CALL_TIMEOUT_S))
+            return await rpc.typed(method(request, metadata=metadata, timeout=bound_s))
 
         return await self.ticketed(call)
 

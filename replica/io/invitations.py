@@ -67,10 +67,12 @@ async def invite(
     *,
     role: Role = Role.WRITER,
     address: str | None = None,
+    timeout_s: float | None = None,
 ) -> Issued:
     """Record a new invitation for a newcomer called `name`, and open its mailbox at the hub.
 
-    `address` (host:port) is the hub's for the newcomer, where it is not the one used here.
+    `address` (host:port) is the hub's for the newcomer, where it is not the one used here. The
+    hub has `timeout_s` seconds to answer, if given.
     Raises ArgumentInvalid, HubUnreachable, NotAllowed for anyone but an owner, QuotaExceeded,
     and the hub's refusal.
     """
@@ -96,7 +98,7 @@ async def invite(
         os.urandom(INVITATION_SECRET_BYTES),
     )
     request = pb.OpenMailboxRequest(mailbox=made.mailbox, expire_time_ms=made.expire_time_ms)
-    await calls.unary(InvitationServiceStub, "OpenMailbox", request)
+    await calls.unary(InvitationServiceStub, "OpenMailbox", request, timeout_s)
     async with replica.processes.changing(ISSUED):
         # The time is taken here: no grant of this store is being written now.
         issued = Issued(made, name, rpc.now_ms())

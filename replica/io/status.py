@@ -23,6 +23,8 @@ from replica.limits import METADATA_BYTES_MAX
 from replica.link import Fault
 
 DOMAIN = "antiphon.v1"
+_NO_GREETING = "timed out before receiving SETTINGS frame"
+"""Words of gRPC for a peer that accepts a connection and sends nothing."""
 
 _CODES: tuple[tuple[type[AntiphonError], grpc.StatusCode], ...] = (
     (refusals.Unauthenticated, grpc.StatusCode.UNAUTHENTICATED),
@@ -131,8 +133,16 @@ def from_rpc_error(error: grpc.aio.AioRpcError) -> AntiphonError:
     if not fault.reason and code is grpc.StatusCode.RESOURCE_EXHAUSTED:
         return refusals.FrameTooLarge(fault.detail)  # gRPC's own limit
     if not fault.reason:
-        return refusals.HubUnreachable(f"{code.name.lower()}: {error.details()}")
+        return refusals.HubUnreachable(_words_of(code, fault.detail))
     return error_of(fault)
+
+
+def _words_of(code: grpc.StatusCode, detail: str) -> str:
+    """Return why a call got no answer: of a peer that is silent in plain words, else gRPC's."""
+    # A peer that was stopped accepts connections too, and does not even begin HTTP/2.
+    if code is grpc.StatusCode.DEADLINE_EXCEEDED or _NO_GREETING in detail:
+        return "no answer came in time"
+    return f"{code.name.lower()}: {detail}"
 
 
 def _fault_of(error: grpc.aio.AioRpcError) -> Fault:

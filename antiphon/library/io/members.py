@@ -63,7 +63,9 @@ class Members(Handle):
         await require_link(self.replica, SYNC_S)
         await self.replica.wait_synced(self.id, SYNC_S)
         await self.check_taken()
-        issued = await invite(self.replica, self.id, name, role=invited, address=address)
+        issued = await invite(
+            self.replica, self.id, name, role=invited, address=address, timeout_s=SYNC_S
+        )
         return encode_invitation(issued.invitation)
 
 

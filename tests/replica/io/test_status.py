@@ -62,6 +62,25 @@ def test_a_malformed_status_is_a_typed_error_with_the_code_of_the_call(trailer: 
     assert error.detail == "failed_precondition, with a malformed status"
 
 
+@pytest.mark.parametrize(
+    ("code", "details"),
+    [
+        (grpc.StatusCode.DEADLINE_EXCEEDED, "Deadline Exceeded"),
+        (
+            grpc.StatusCode.UNAVAILABLE,
+            "failed to connect to all addresses; last error: UNKNOWN: ipv4:127.0.0.1:7411:"
+            " connection attempt timed out before receiving SETTINGS frame",
+        ),
+    ],
+)
+def test_a_silent_peer_is_told_in_plain_words(code: grpc.StatusCode, details: str) -> None:
+    error = from_rpc_error(
+        grpc.aio.AioRpcError(code, grpc.aio.Metadata(), grpc.aio.Metadata(), details)
+    )
+    assert type(error) is HubUnreachable
+    assert error.detail == "no answer came in time"
+
+
 @pytest.mark.parametrize("retryable", [True, False])
 def test_of_a_reason_of_a_later_version_the_peer_says_whether_to_repeat(retryable: bool) -> None:
     sent = PeerError.of(Fault("MOON_IN_THE_WAY", "later", "Wait.", retryable))
