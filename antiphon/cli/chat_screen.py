@@ -66,7 +66,7 @@ class ChatScreen:
 
     @contextmanager
     def aside(self) -> Iterator[None]:
-        """Let lines be printed above the panel, which `draw` shows again."""
+        """Erase the panel, which `draw` shows again, and let lines be printed from column 0 on."""
         self._write(self._canvas.compose("\n" if self._canvas.column else "", None))
         yield
         sys.stdout.flush()
@@ -188,11 +188,6 @@ class ChatScreen:
             typed[0] = self._ansi(Text.assemble((PROMPT, "cyan"), typed[0][len(PROMPT) :]))
         panel = Panel((*shown, *typed), len(shown) + row, column)
         self._write(self._canvas.compose("", panel))
-
-    def erase(self) -> None:
-        """Erase the panel, with the cursor at the beginning of a line."""
-        with self.aside():
-            pass
 
     def _state_row(self, running: EntryId, state: str) -> Text:
         author = self._chat.held.log.entries[running].header.author

@@ -207,7 +207,8 @@ class TerminalChat:
         self._cancelled[open_ones[0]] = time.monotonic()
 
     def _say_leaving(self) -> None:
-        self._screen.erase()
+        with self._screen.aside():
+            pass  # the shell writes where the panel was
         if self._view.waiting:
             self._screen.note("left; the answer, if any, goes on into the log")
         if self._editor.text.strip():

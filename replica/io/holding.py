@@ -142,7 +142,7 @@ class Holding:
         if self._follower is not None:
             await self._follower.stop()
         if not self._opened.done():  # calls wait while the store changes hands
-            self._fail_calls(ReplicaClosed())
+            _fail(self._opened, ReplicaClosed())
         for task in (self._restoring, self._reading):
             if task is not None:
                 task.cancel()
@@ -223,13 +223,8 @@ class Holding:
                 await self._leave()
                 await self._next()
         except Exception as error:
-            self._fail_calls(error)
+            _fail(self._opened, error)
             raise
-
-    def _fail_calls(self, error: Exception) -> None:
-        """Have every call raise it from now on: this replica has no store any more."""
-        self._opened.set_exception(error)
-        self._opened.exception()
 
     async def _leave(self) -> None:
         """Close what was open before, once no read of it is in progress. Calls that begin wait."""
@@ -341,6 +336,12 @@ class Holding:
             yield
         finally:
             self._callers -= 1
+
+
+def _fail(opened: "asyncio.Future[_Opened]", error: Exception) -> None:
+    """Have every call raise an error from now on: this replica has no store any more."""
+    opened.set_exception(error)
+    opened.exception()  # seen, if nobody calls
 
 
 async def _hold(path: Path, claims: Claims) -> _Opened:

@@ -275,8 +275,9 @@ class Replica:
             return
         try:
             # The listing is sent with the Welcome, before any later answer on the connection.
-            await core.calls().authenticate()
-        except Unavailable:
+            async with asyncio.timeout(SYNC_S):
+                await core.calls().authenticate()
+        except (Unavailable, TimeoutError):
             return
         await core.wait_for(lambda: all(map(self._is_settled, self._listed)), SYNC_S)
 

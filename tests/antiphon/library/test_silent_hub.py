@@ -73,3 +73,12 @@ async def test_an_invitation_says_that_the_hub_does_not_answer(lab: Lab):
             async with asyncio.timeout(PATIENCE_S):
                 await trip.invite("bob")
         assert str(refused.value) == "no answer came in time"
+
+
+async def test_a_conversation_begins_beside_a_hub_that_falls_silent(lab: Lab):
+    async with silenced(lab) as (relay, address), lab.open(hub=address) as me:
+        assert await me.sync()
+        relay.runs.clear()
+        async with asyncio.timeout(PATIENCE_S):
+            trip = await me.conversation("trip")
+        assert await trip.title() == "trip"
