@@ -10,7 +10,7 @@ from antiphon.cli.forks import say_forks
 from antiphon.cli.line_editor import without_quotes
 from antiphon.cli.losses import losses_in
 from antiphon.cli.names import Names
-from antiphon.cli.rows import TALK, counted, entries_at
+from antiphon.cli.rows import TALK, counted, entries_at, is_listed
 from antiphon.cli.session import Choices, Session, check_readable
 from antiphon.cli.turn import check_text, continuable, may_write, options_for, write_turn
 from replica.conversation import Conversation, KeyRemoved, Place, removal_of
@@ -99,7 +99,8 @@ class ChatSession:
     async def entries(self) -> list[Entry]:
         """Return the words on this branch."""
         entries = entries_at(self.held, await self.place())
-        return [entry for entry in entries if entry.header.kind in TALK]
+        words = [entry for entry in entries if entry.header.kind in TALK]
+        return [entry for entry in words if is_listed(self.held, entry)]
 
     @property
     def hears_nothing_more(self) -> bool:

@@ -34,7 +34,11 @@ async def follow(session: Session, store: EntryStore, held: Conversation) -> Asy
     )
     try:
         while True:
-            for entry in _admit(held, await _next(arrived, sources)):
+            # What came together is told by all of it: an undone question, for example.
+            came = [await _next(arrived, sources)]
+            while not arrived.empty():
+                came.append(arrived.get_nowait())
+            for entry in [new for one in came for new in _admit(held, one)]:
                 yield entry
     finally:
         for source in sources:

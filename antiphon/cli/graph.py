@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from antiphon.cli.names import Names
-from antiphon.cli.rows import ID_DIGITS, TALK, Row, is_open, row_of
+from antiphon.cli.rows import ID_DIGITS, TALK, Row, is_listed, row_of
 from replica.conversation import Conversation
 from replica.ids import EntryId, Track
 from replica.log import Entry, Kind, reach
@@ -141,7 +141,8 @@ class _Drawing:
         entries = (self._held.log.entries[i] for i in node.seal.entries)
         # The previous answer was drawn with its own seal.
         previous = node.parent.generation if node.parent is not None else None
-        return [e for e in entries if e.header.kind in TALK and e.id != previous]
+        words = (e for e in entries if e.header.kind in TALK and e.id != previous)
+        return [entry for entry in words if is_listed(self._held, entry)]
 
     def _tail(self, node: SealNode | None, prefix: str, *, has_main: bool) -> "Iterator[Part]":
         tail = self._tail_of(node)
@@ -157,8 +158,7 @@ class _Drawing:
         return [
             entry
             for entry in self._loose_behind(node)
-            if entry.id not in self._tail_drawn
-            and (entry.header.kind in TALK or is_open(self._held, entry))
+            if entry.id not in self._tail_drawn and is_listed(self._held, entry)
         ]
 
     def _loose_behind(self, node: SealNode | None) -> list[Entry]:

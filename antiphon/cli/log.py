@@ -13,14 +13,13 @@ from antiphon.cli.forks import say_forks
 from antiphon.cli.graph import draw
 from antiphon.cli.names import Names
 from antiphon.cli.rows import (
-    TALK,
     Row,
     counted,
     cut,
     entries_at,
     entry_record,
     followed_next,
-    is_open,
+    is_listed,
     row_of,
     wrapped,
 )
@@ -132,7 +131,7 @@ def _print(session: Session, held: Conversation, entries: Iterable[Entry], names
     for entry in entries:
         if session.out.as_json:
             session.out.emit(entry_record(held, entry))
-        elif entry.header.kind in TALK or is_open(held, entry):
+        elif is_listed(held, entry):
             print_row(session, row_of(held, entry, names, is_verbose=session.out.is_verbose))
 
 

@@ -15,7 +15,7 @@ from antiphon.cli.forks import fork_records, say_forks
 from antiphon.cli.losses import NO_LOSSES, Losses, losses_in, losses_record
 from antiphon.cli.names import KEY_DIGITS
 from antiphon.cli.output import brief, harmless, step_of
-from antiphon.cli.rows import cut, entries_at, words_of
+from antiphon.cli.rows import cut, entries_at, is_listed, words_of
 from antiphon.cli.session import (
     STILL_READ,
     Session,
@@ -397,7 +397,8 @@ def title_of(held: Conversation) -> str:
 
 
 def _turns(held: Conversation) -> int:
-    return sum(entry.header.kind == Kind.GENERATION for entry in held.log.entries.values())
+    answers = (e for e in held.log.entries.values() if e.header.kind == Kind.GENERATION)
+    return sum(is_listed(held, answer) for answer in answers)
 
 
 def ago(unix_ms: int | None) -> str:

@@ -12,6 +12,7 @@ from typing import Any
 from rich.cells import cell_len, chop_cells
 
 from antiphon.cli.names import NOBODY, Names
+from antiphon.cli.undone import TAKEN_BACK, is_of_undo_alone, is_taken_back
 from replica.conversation import Conversation, Place, forks_at, goes_behind
 from replica.ids import EntryId, Track
 from replica.log import (
@@ -97,10 +98,12 @@ def _row_of(held: Conversation, entry: Entry, names: Names, *, is_verbose: bool)
         case Message(speaker, parts):
             return Row(digits, _speaker(speaker, entry, names), words_of(parts), _void(held, entry))
         case Generation():
-            note = generation_note(body, is_verbose=is_verbose)
+            is_undone = is_taken_back(held, entry.header.parents[0])
+            note = TAKEN_BACK if is_undone else generation_note(body, is_verbose=is_verbose)
             return Row(digits, "model", words_of(body.parts), note)
         case Request():
             note = "cancelled" if held.order.is_cancelled(entry.id) else "not answered"
+            note = TAKEN_BACK if is_taken_back(held, entry.id) else note
             return Row(digits, "request", f"host {names.of(body.host)}", note)
         case Seal():
             reason = held.order.void.get(entry.id)
@@ -318,9 +321,11 @@ def _context_with_side_leaves(held: Conversation, tip: SealNode) -> list[Entry]:
     return found
 
 
-def is_open(held: Conversation, entry: Entry) -> bool:
-    """Say whether the entry is a request without an answer."""
-    return entry.header.kind == Kind.REQUEST and held.order.generation_of(entry.id) is None
+def is_listed(held: Conversation, entry: Entry) -> bool:
+    """Say whether people are shown an entry: words, or a request that is without an answer."""
+    is_request = entry.header.kind == Kind.REQUEST
+    is_open = is_request and held.order.generation_of(entry.id) is None
+    return (is_open or entry.header.kind in TALK) and not is_of_undo_alone(held, entry)
 
 
 # --- JSON ---------------------------------------------------------------------

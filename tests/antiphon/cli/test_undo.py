@@ -3,11 +3,12 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+from antiphon.cli.undone import TAKEN_BACK
 from replica.log import Message, ToolCall, text_of
 from tests.antiphon.cli.conftest import Terminal, World
 from tests.antiphon.cli.pty_terminal import CTRL_C, CTRL_D
 from tests.antiphon.cli.test_chat_terminal import answering, chat, members, slow
-from tests.antiphon.cli.test_terminal import HeldUp
+from tests.antiphon.cli.test_terminal import HeldUp, at
 from tests.support.scripted_host import Asked, Reply, Token, echo
 
 __all__ = ["members", "slow"]
@@ -40,6 +41,35 @@ def test_undo_of_a_question_that_waits_leaves_the_answer_ahead_of_it(
         "one two three", "You said: one two three", "right", "You said: right",
         "and on", "You said: and on", "last", "You said: last",
     ]  # fmt: skip
+
+
+def test_a_question_that_waited_is_shown_as_taken_back_once(
+    world: World, members: tuple[Terminal, Terminal], slow: HeldUp
+) -> None:
+    """Two cancelled requests were shown, and two turns were counted for them."""
+    ada, bob = members
+    with answering(world, ada) as terminal, at(world, bob, "log", "-f") as followed:
+        terminal.type("oops\r")
+        followed.expect_screen("  request  ")
+        terminal.type("/undo\r")
+        terminal.expect_screen("undone: oops")
+        slow.wait_for_cancel()
+        slow.evict()
+        terminal.expect_screen("one two three\n5 tokens")
+        assert terminal.leave(CTRL_D) == 0
+        followed.expect_screen(TAKEN_BACK)
+        followed.expect_screen("one two three\n")
+        followed.leave(CTRL_C)
+        assert "cancelled" not in followed.screen.text
+    ada.ok("status")
+    everything = ada.ok("log", "--all")
+    assert sorted(line[20:] for line in everything.splitlines()) == [
+        "", "You said: one two three", "one two three", "oops", TAKEN_BACK
+    ]  # fmt: skip
+    assert ada.ok("log", "--graph").count(TAKEN_BACK) == 1
+    for shown in (everything, ada.ok("log", "--graph"), bob.run("chat", typed="/log\n").output):
+        assert "cancelled" not in shown
+    assert [one["turns"] for one in ada.records("list")] == [2]
 
 
 def test_undo_of_a_question_under_way_cancels_its_answer(
