@@ -115,6 +115,17 @@ class ChatSession:
             raise KeyRemoved(self.refusal.detail) from self.refusal
         self.replica.hub.check_taken(self.held)
 
+    def ending(self) -> AntiphonError | None:
+        """Return why nothing that is written from now on is taken, if that is so.
+
+        An entry says so where this key removed itself; otherwise the hub's refusal does.
+        """
+        try:
+            self.check_sent()
+        except AntiphonError as error:
+            return error
+        return removal_of(self.held, self.replica.public)
+
     async def turn(self, typed: str) -> Turn | None:
         """Return the turn that says what was typed, on this branch; None for a blank text.
 

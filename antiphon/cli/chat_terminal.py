@@ -40,6 +40,7 @@ TICK_S = 0.25
 """Interval of looks at the clock while an answer is awaited."""
 CANCEL_WAIT_S = 3.0
 """Time for the end of a cancelled answer to arrive; then the chat goes on without it."""
+ENDED = "nothing that you write here from now on is taken"
 EXIT_INTERRUPTED, EXIT_TERMINATED = 130, 143
 _NAMING = frozenset({Kind.DOCUMENT, Kind.MEMBER})
 """Kinds of entries with which a key gets a name: a newcomer has it from its invitation."""
@@ -68,6 +69,8 @@ class TerminalChat:
         self._given_up: set[EntryId] = set()
         self._others = OtherBranches(chat, self._screen)
         self._are_names_stale = False
+        self._has_ended = chat.refusal is not None
+        """Whether it was said that nothing is taken any more."""
 
     async def talk(self) -> int:
         """Run until the user leaves; return the exit code."""
@@ -214,6 +217,15 @@ class TerminalChat:
         if self._editor.text.strip():
             self._screen.note(f"not sent: {self._editor.text}")
 
+    def _say_ending(self) -> bool:
+        """Say once that nothing is taken from now on, if that is so; return whether it is."""
+        ending = self._chat.ending()
+        if ending is not None and not self._has_ended:
+            self._has_ended = True
+            self._screen.fail(ending)
+            self._screen.note(ENDED, "yellow")
+        return ending is not None
+
     # --- news ---------------------------------------------------------------------------
 
     async def _refresh(self) -> None:
@@ -223,6 +235,7 @@ class TerminalChat:
             await self._chat.read_names()
         while await self._show_news():
             pass
+        self._say_ending()
         if self._answered is None or not self._screen.is_within_line:
             await self._others.announce()
         self._screen.draw(self._view, self._delay())
@@ -267,7 +280,8 @@ class TerminalChat:
         try:
             events = await self._answer.news()
         except AntiphonError as error:
-            self._screen.fail(error)
+            if not self._say_ending():
+                self._screen.fail(error)
             is_over = self._chat.hears_nothing_more
             self._given_up.update(self._view.waiting if is_over else (request,))
             self._is_stale = True

@@ -387,3 +387,30 @@ def test_a_chat_that_is_open_when_its_key_is_removed_writes_nothing_more(
         terminal.expect_screen("> second\n> third\n>")
         assert "KEY_REMOVED" not in terminal.screen.text
         assert terminal.leave(CTRL_C) == 0
+
+
+@pytest.mark.parametrize("how", ["an owner removes it", "it leaves", "it is deleted"])
+def test_a_chat_says_at_once_that_nothing_is_taken_any_more(
+    world: World, members: tuple[Terminal, Terminal], how: str
+) -> None:
+    """It said nothing until its member wrote."""
+    ada, bob = members
+    key = bob.record("key", "show")["key"]
+    with chat(world, bob) as terminal:
+        terminal.type("half a line")
+        terminal.expect_screen("> half a line")
+        if how == "an owner removes it":
+            ada.ok("members", "remove", key)
+            terminal.expect_screen("an owner\n       removed it, and who did is not told")
+        elif how == "it leaves":
+            bob.ok("members", "remove", key, "--yes")
+            terminal.expect_screen("it removed itself")
+        else:
+            ada.ok("delete", ada.record("list")["conversation"], "--hub", "--yes")
+            terminal.expect_screen("reason  CONVERSATION_DELETED")
+        terminal.expect_screen("nothing that you write here from now on is taken\n> half a line")
+        assert terminal.screen.text.count("  reason  ") == 1
+        terminal.type("\x15/status\r")
+        terminal.expect_screen(" not at the hub yet")
+        assert terminal.screen.text.count("nothing that you write") == 1
+        assert terminal.leave(CTRL_D) == 0
