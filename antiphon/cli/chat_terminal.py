@@ -41,6 +41,7 @@ TICK_S = 0.25
 CANCEL_WAIT_S = 3.0
 """Time for the end of a cancelled answer to arrive; then the chat goes on without it."""
 ENDED = "nothing that you write here from now on is taken"
+PUT_BACK = "your text is back in the line · Ctrl-U clears it · / begins a command"
 EXIT_INTERRUPTED, EXIT_TERMINATED = 130, 143
 _NAMING = frozenset({Kind.DOCUMENT, Kind.MEMBER})
 """Kinds of entries with which a key gets a name: a newcomer has it from its invitation."""
@@ -189,7 +190,8 @@ class TerminalChat:
         except AntiphonError as error:
             self._screen.fail(error)
             if not chat_commands.is_command(text) and not self._editor.text:
-                self._editor.put(text)  # nothing typed is lost
+                self._editor.put_back(text)  # nothing typed is lost
+                self._screen.note(PUT_BACK)
 
     async def _interrupt(self) -> None:
         """Cancel the user's answer; leave where there is none, or it is cancelled already.
@@ -214,8 +216,8 @@ class TerminalChat:
             pass  # the shell writes where the panel was
         if self._view.waiting:
             self._screen.note("left; the answer, if any, goes on into the log")
-        if self._editor.text.strip():
-            self._screen.note(f"not sent: {self._editor.text}")
+        for text in self._editor.unsent:
+            self._screen.note(f"not sent: {text}")
 
     def _say_ending(self) -> bool:
         """Say once that nothing is taken from now on, if that is so; return whether it is."""

@@ -108,6 +108,15 @@ class LineEditor:
     _at: int | None = None
     """The index in the history that is shown; None for the line being typed."""
     _typed: str = ""
+    _is_put_back: bool = False
+    """Whether the line is a text that was put back, and no key has changed it."""
+    _kept: str = ""
+    """The text that comes back once the command that was typed first is submitted or erased."""
+
+    @property
+    def unsent(self) -> list[str]:
+        """The texts that were typed and not submitted, or put back."""
+        return [text for text in (self._kept, self.text) if text.strip()]
 
     def feed(self, data: bytes) -> list[Typed]:
         """Apply the bytes of the terminal; return the keys that are not edits."""
@@ -125,7 +134,7 @@ class LineEditor:
             plain = _PLAIN.match(self._rest)
             if plain is not None:
                 self._rest = self._rest[plain.end() :]
-                self._insert(_text_of(plain[0]))
+                self._type(_text_of(plain[0]))
                 continue
             char, self._rest = self._rest[0], self._rest[1:]
             key = self._key(char)
@@ -139,6 +148,11 @@ class LineEditor:
     def put(self, text: str) -> None:
         """Replace the line, with the cursor at its end."""
         self.text, self.cursor = text, len(text)
+
+    def put_back(self, text: str) -> None:
+        """Put a text that was refused into the line; a command can be typed before it."""
+        self.put(text)
+        self._is_put_back = True
 
     # --- keys ---------------------------------------------------------------------
 
@@ -165,7 +179,8 @@ class LineEditor:
         if text.strip() and self.history[-1:] != [text]:
             self.history = [*self.history, text][-HISTORY_MAX:]
         self.put("")
-        self._at = None
+        self._at, self._is_put_back = None, False
+        self._bring_back()
         return Submitted(text)
 
     def _sequence(self) -> bool:
@@ -199,7 +214,21 @@ class LineEditor:
         self._insert(_text_of(pasted.replace("\r\n", "\n").replace("\r", "\n")))
         return True
 
+    def _type(self, text: str) -> None:
+        """Insert typed characters. A command is not joined to a text that was put back."""
+        if self._is_put_back and text.startswith("/"):
+            self._kept = self.text
+            self.put("")
+        self._insert(text)
+
+    def _bring_back(self) -> None:
+        """Put the text that waits for a command back into the line, which is empty."""
+        if self._kept:
+            text, self._kept = self._kept, ""
+            self.put_back(text)
+
     def _insert(self, text: str) -> None:
+        self._is_put_back = False
         room = TEXT_CHARACTERS_MAX - len(self.text)
         self._is_cut |= len(text) > room
         text = text[: max(0, room)]
@@ -208,6 +237,7 @@ class LineEditor:
 
     def _do(self, name: str) -> None:
         before, after = self.text[: self.cursor], self.text[self.cursor :]
+        self._is_put_back = False
         match name:
             case "left":
                 self.cursor = max(0, self.cursor - 1)
@@ -233,6 +263,8 @@ class LineEditor:
                 self.text, self.cursor = kept + after, len(kept)
             case "up" | "down":
                 self._recall(-1 if name == "up" else 1)
+        if not self.text:
+            self._bring_back()
 
     def _recall(self, step: int) -> None:
         """Show an earlier or later text of the history; after the last, the line being typed."""

@@ -414,3 +414,19 @@ def test_a_chat_says_at_once_that_nothing_is_taken_any_more(
         terminal.expect_screen(" not at the hub yet")
         assert terminal.screen.text.count("nothing that you write") == 1
         assert terminal.leave(CTRL_D) == 0
+
+
+def test_a_command_typed_behind_a_refused_text_is_run(world: World) -> None:
+    """It was joined to the text, which is put back into the line, and sent as one with it."""
+    ada, bob = pair(world)
+    ada.ok("members", "remove", bob.record("key", "show")["key"])
+    with chat(world, bob) as terminal:
+        terminal.type("Hello?\r")
+        terminal.expect_screen("\n> Hello?")
+        terminal.expect_screen("back in the line · Ctrl-U clears it · / begins a command\n")
+        terminal.type("/status\r")
+        terminal.expect_screen(" not at the hub yet")
+        terminal.expect_screen("\n> Hello?")
+        terminal.type("/quit\r")
+        terminal.expect("not sent: Hello?")
+        assert terminal.exit_code() == 0

@@ -109,6 +109,41 @@ def test_the_arrows_show_earlier_texts_and_keep_the_one_being_typed() -> None:
         assert editor.text == text
 
 
+@pytest.mark.parametrize(
+    ("keys", "submitted", "left"),
+    [
+        ("/quit\r", ["/quit"], "refused"),
+        ("/quit\r\r", ["/quit", "refused"], ""),
+        ("\r/quit\r", ["refused", "/quit"], ""),
+        ("/a\r/b\r", ["/a", "/b"], "refused"),
+        (" again\r", ["refused again"], ""),
+        ("\x7f/\r", ["refuse/"], ""),
+        ("\x1b[D/\r", ["refuse/d"], ""),
+        ("\x15/quit\r", ["/quit"], ""),
+        ("/q\x7f\x7f more\r", ["refused more"], ""),
+        ("/q\x15\x15x\r", ["x"], ""),
+        ("\x1b[200~/usr\x1b[201~\r", ["refused/usr"], ""),
+    ],
+)
+def test_a_command_can_be_typed_before_a_text_that_was_put_back(
+    keys: str, submitted: list[str], left: str
+) -> None:
+    """It was joined to the text, and sent with it."""
+    editor = LineEditor()
+    editor.put_back("refused")
+    assert typed(editor, keys) == [Submitted(text) for text in submitted]
+    assert (editor.text, editor.cursor) == (left, len(left))
+
+
+def test_a_text_that_waits_for_a_command_is_not_sent_yet() -> None:
+    editor = LineEditor()
+    editor.put_back("refused")
+    typed(editor, "/fork")
+    assert editor.unsent == ["refused", "/fork"]
+    typed(editor, "\r")
+    assert editor.unsent == ["refused"]
+
+
 def test_ctrl_c_leaves_the_line_and_ctrl_d_ends_an_empty_one() -> None:
     editor = LineEditor()
     assert typed(editor, "ab\x03") == [Interrupted()]
