@@ -12,6 +12,7 @@ from rich.text import Text
 from antiphon.cli.branch_view import NO_BRANCH, BranchView, queue_words, view_of
 from antiphon.cli.command import ConversationArgument, command
 from antiphon.cli.forks import fork_records, say_forks
+from antiphon.cli.joins import join_record, join_words, still_pending
 from antiphon.cli.losses import NO_LOSSES, Losses, losses_in, losses_record
 from antiphon.cli.names import KEY_DIGITS
 from antiphon.cli.output import brief, harmless, step_of
@@ -27,7 +28,15 @@ from antiphon.cli.tables import plain_table
 from replica.conversation import Conversation, EntryStore, newest_place, removal_of
 from replica.errors import AntiphonError, StoreError
 from replica.ids import ConversationId, short
-from replica.io import Replica, SavedAcks, documents, means_away
+from replica.io import (
+    PendingJoin,
+    Replica,
+    SavedAcks,
+    documents,
+    means_away,
+    now_ms,
+    pending_joins,
+)
 from replica.link import profile_names
 from replica.log import Kind, Lost, Message, Speaker
 from replica.refusals import ConversationUnknown
@@ -69,23 +78,26 @@ def register(app: typer.Typer) -> None:
     async def list_(session: Session) -> None:
         """List the conversations held here; the one used last is marked."""
         statuses: list[ConversationStatus] = []
+        joins: list[PendingJoin] = []
         current = None
         if session.has_store():
             async with session.reading() as store:
                 stored = [s.conversation for s in await store.conversations()]
                 current = await session.current(store, stored)
                 statuses = await _all_local(session, store, stored)
+                joins = await _joins(session, store, statuses)
                 session.say_lost(store)
         statuses.sort(key=lambda s: _last_ms(s) or 0)
         if session.out.as_json:
             for status in statuses:
                 session.out.emit(_list_record(status, current))
             return
-        if not statuses:
+        if statuses:
+            session.out.data.print(_list_table(statuses, current))
+        elif not joins:
             session.out.note(NOTHING_YET)
-            return
-        session.out.data.print(_list_table(statuses, current))
         _say_damaged(session, statuses)
+        _say_joins(session, joins)
 
     @command(app, "status", rich_help_panel="Look")
     async def status(session: Session, conversation: ConversationArgument = None) -> None:
@@ -94,22 +106,24 @@ def register(app: typer.Typer) -> None:
         try:
             async with session.replica() as replica:
                 statuses = [await _synced(session, replica, c) for c in wanted]
+                joins = await _joins(session, replica.store, statuses, conversation)
                 if not wanted:
                     await replica.wait_for(lambda: replica.hub.is_tried, 1.0)
                 error = replica.hub.last_error
                 _report(
-                    session, statuses, _hub_record(session, replica), served_by(replica),
+                    session, statuses, joins, _hub_record(session, replica), served_by(replica),
                     is_refused=error is not None and not means_away(error),
                 )  # fmt: skip
         except STILL_READ as error:
             async with session.reading() as store:
                 statuses = await _all_local(session, store, wanted)
+                joins = await _joins(session, store, statuses, conversation)
                 session.say_lost(store)
             hub: dict[str, Any] = {
                 "address": session.settings.hub, "state": NOT_ASKED, "key": None,
                 "error": error.detail, "next_step": error.next_step, "hosts": [],
             }  # fmt: skip
-            _report(session, statuses, hub)
+            _report(session, statuses, joins, hub)
 
 
 async def _wanted(session: Session, prefix: str | None) -> list[ConversationId]:
@@ -167,6 +181,24 @@ def _unreadable(conversation: ConversationId) -> Conversation:
 def _last_ms(status: ConversationStatus) -> int | None:
     entries = status.held.log.entries.values()
     return max((entry.header.create_time_ms for entry in entries), default=None)
+
+
+async def _joins(
+    session: Session,
+    store: EntryStore,
+    statuses: list[ConversationStatus],
+    prefix: str | None = None,
+) -> list[PendingJoin]:
+    """Return the joins without an answer, beside the status of all conversations alone."""
+    if prefix is not None:
+        return []
+    helds = [status.held for status in statuses]
+    return still_pending(await pending_joins(store), helds, session.own_key(), now_ms())
+
+
+def _say_joins(session: Session, joins: list[PendingJoin]) -> None:
+    for join in joins:
+        session.out.note(join_words(join, now_ms()))
 
 
 def _say_damaged(session: Session, statuses: list[ConversationStatus]) -> None:
@@ -246,6 +278,7 @@ def _hub_record(session: Session, replica: Replica) -> dict[str, Any]:
 def _report(
     session: Session,
     statuses: list[ConversationStatus],
+    joins: list[PendingJoin],
     hub: dict[str, Any],
     through: str | None = None,
     *,
@@ -254,7 +287,8 @@ def _report(
     out = session.out
     if out.as_json:
         records = [_status_record(s) for s in statuses]
-        out.emit({"hub": hub, "store": through, "conversations": records})
+        waiting = [join_record(join, now_ms()) for join in joins]
+        out.emit({"hub": hub, "store": through, "conversations": records, "joins": waiting})
         return
     if through is not None:
         out.show(Text.assemble(("store ", "dim"), through))
@@ -278,9 +312,10 @@ def _report(
         _say_damaged(session, statuses)
         for status in statuses:
             say_forks(session, status.held)
-    if not statuses:
+    _say_joins(session, joins)
+    if not statuses and not joins:
         out.note(NOTHING_YET)
-    elif hub["state"] == "away":
+    elif statuses and hub["state"] == "away":
         unsynced = sum(s.unsynced for s in statuses)
         out.note(f"next: {hub['next_step']}" if is_refused else offline_words(unsynced))
 

@@ -295,5 +295,9 @@ def grants_elsewhere(issued: Issued, log: Log) -> bool:
 def check_verdict(verdict: int) -> None:
     """Raise the error of any answer but GRANTED; an unknown one counts as PENDING."""
     if verdict != JoinVerdict.GRANTED:
-        known = verdict in set(JoinVerdict)
-        raise _REFUSALS[JoinVerdict(verdict) if known else JoinVerdict.PENDING]
+        raise _REFUSALS[JoinVerdict(verdict) if is_answer(verdict) else JoinVerdict.PENDING]
+
+
+def is_answer(verdict: int) -> bool:
+    """Say whether the inviter has answered; an unknown answer counts as none yet."""
+    return verdict != JoinVerdict.PENDING and verdict in set(JoinVerdict)

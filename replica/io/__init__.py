@@ -57,6 +57,7 @@ from replica.io.logs import LogFormat, configure_log, log_to_stderr
 from replica.io.long_logs import restored
 from replica.io.metrics_server import MetricsServer, require_endpoint
 from replica.io.opening import Opening
+from replica.io.pending_joins import PendingJoin, pending_joins
 from replica.io.performer import Performer
 from replica.io.processes import LOOK_AGAIN_S
 from replica.io.readonly import open_read_only
@@ -133,6 +134,7 @@ __all__ = [
     "Opening",
     "PagedEntry",
     "PeerError",
+    "PendingJoin",
     "Performer",
     "Prefilling",
     "ReaderGone",
@@ -191,6 +193,7 @@ __all__ = [
     "open_channel",
     "open_read_only",
     "own_file",
+    "pending_joins",
     "petnames",
     "pin",
     "pinned_key",

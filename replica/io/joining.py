@@ -13,6 +13,7 @@ from replica.conversation import (
     InviteExpired,
     check_verdict,
     is_address,
+    is_answer,
 )
 from replica.errors import AntiphonError, StoreError, Unavailable
 from replica.ids import PublicKey, short
@@ -20,6 +21,7 @@ from replica.io import rpc
 from replica.io.disk import replacing, typed_errors
 from replica.io.hub_calls import HubCalls, pinned_key
 from replica.io.long_logs import restored
+from replica.io.pending_joins import record_join
 from replica.io.replica import Replica
 from replica.refusals import ArgumentInvalid, HubUnreachable, PeerIdentityChanged
 
@@ -106,8 +108,10 @@ async def _ask(replica: Replica, invitation: Invitation) -> AntiphonError | None
         if proved != invitation.hub_key:
             stated = short(invitation.hub_key)
             raise PeerIdentityChanged(f"the code is for a hub with the key {stated}, not this one")
-        check_verdict(await deposit(replica.calls(), invitation, replica.public))
-    except (Unavailable, StoreError) as pending:  # JoinPending too; the store is the hub's
+        verdict = await deposit(replica.calls(), invitation, replica.public)
+        await record_join(replica, invitation, is_pending=not is_answer(verdict))
+        check_verdict(verdict)
+    except (Unavailable, StoreError) as pending:  # JoinPending too; a store, mostly the hub's
         return pending
     return None
 

@@ -20,6 +20,7 @@ from replica.conversation.invitation import (
     check_verdict,
     decode_invitation,
     encode_invitation,
+    is_answer,
     judge,
     read_code,
 )
@@ -127,6 +128,11 @@ def test_what_is_revoked_expired_or_removed_is_not_granted() -> None:
 def test_a_crash_after_the_claim_is_answered_as_before() -> None:
     claimed = replace(ISSUED, claimed_by=BOB)
     assert verdict(claimed, now_ms=2_000_000) is JoinVerdict.GRANTED
+
+
+def test_an_unknown_answer_is_none_yet() -> None:
+    answers = [is_answer(number) for number in (*JoinVerdict, 99)]
+    assert answers == [False, True, True, True, True, True, False]
 
 
 def test_each_answer_has_its_error() -> None:

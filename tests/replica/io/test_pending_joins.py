@@ -1,0 +1,66 @@
+"""The row of joins that wait for an answer."""
+
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from replica.conversation import Invitation
+from replica.ids import ConversationId
+from replica.io.pending_joins import pending_joins, record_join
+from replica.io.replica import Replica
+from replica.io.rpc import now_ms
+from replica.limits import INVITATION_LIFETIME_S
+from replica.log.body import Role
+from tests.support.files import query
+from tests.support.writers import Writer
+
+ADA, BOB = Writer(1), Writer(2)
+DAY_MS = INVITATION_LIFETIME_S * 1000
+
+
+def invitation(number: int = 1, expire_time_ms: int = 1 << 60) -> Invitation:
+    return Invitation(
+        "127.0.0.1:7411", ADA.public, ConversationId(bytes([number]) * 32), ADA.public,
+        Role.WRITER, expire_time_ms, bytes([number]) * 16,
+    )  # fmt: skip
+
+
+@pytest.fixture
+async def bob(tmp_path: Path) -> AsyncIterator[Replica]:
+    async with Replica.open(tmp_path / "log.db", BOB.key) as replica:
+        yield replica
+
+
+async def test_a_join_is_recorded_once_and_until_it_has_an_answer(bob: Replica) -> None:
+    first, second = invitation(1), invitation(2)
+    for one in (first, second, first):
+        await record_join(bob, one, is_pending=True)
+    joins = await pending_joins(bob.store)
+    assert [join.mailbox for join in joins] == [first.mailbox, second.mailbox]
+    assert (joins[0].conversation, joins[0].inviter) == (first.conversation, ADA.public)
+    assert (joins[0].role, joins[0].hub_address) == (Role.WRITER, "127.0.0.1:7411")
+    await record_join(bob, first, is_pending=False)
+    await record_join(bob, first, is_pending=False)
+    assert await pending_joins(bob.store) == joins[1:]
+
+
+async def test_what_expired_more_than_a_day_ago_is_left_out_with_the_next_change(
+    bob: Replica,
+) -> None:
+    old, late = invitation(1, now_ms() - DAY_MS - 60_000), invitation(2, now_ms() - 60_000)
+    for one in (old, late, replace(late, secret=b"3" * 16)):
+        await record_join(bob, one, is_pending=True)
+    assert old.mailbox not in [join.mailbox for join in await pending_joins(bob.store)]
+    assert len(await pending_joins(bob.store)) == 2
+
+
+async def test_a_damaged_row_counts_as_none_and_is_made_anew(tmp_path: Path) -> None:
+    async with Replica.open(tmp_path / "log.db", BOB.key) as replica:
+        await record_join(replica, invitation(1), is_pending=True)
+    query(tmp_path / "log.db", "UPDATE meta SET value = x'7b' WHERE key = 'pending joins'")
+    async with Replica.open(tmp_path / "log.db", BOB.key) as replica:
+        assert await pending_joins(replica.store) == []
+        await record_join(replica, invitation(2), is_pending=True)
+        assert len(await pending_joins(replica.store)) == 1
