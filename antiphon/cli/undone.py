@@ -1,4 +1,4 @@
-"""What is shown of a question that was taken back while it waited (DECISIONS D499, D575).
+"""What is shown of a question that was taken back while it waited (DECISIONS D499, D567).
 
 Pure. Its request is cancelled, and behind it stands a forking request, cancelled too, that keeps
 the question out of later contexts. Nobody asks anything with the latter, so it is not shown.
