@@ -238,6 +238,7 @@ class TerminalChat:
         while await self._show_news():
             pass
         self._say_ending()
+        await self._others.look()
         if self._answered is None or not self._screen.is_within_line:
             await self._others.announce()
         self._screen.draw(self._view, self._delay())

@@ -20,6 +20,8 @@ class OtherBranches:
         self._chat = chat
         self._screen = screen
         self._new: list[EntryId] = []
+        self._due: list[SealNode] = []
+        """The branches to announce, in order."""
         self._said_for = ("", "")
         """The chosen entry, and the branch left for it, once it was said that this goes on."""
 
@@ -27,17 +29,17 @@ class OtherBranches:
         """Note the seals among new entries."""
         self._new += [entry.id for entry in entries if entry.header.kind == Kind.SEAL]
 
-    async def announce(self) -> None:
-        """Say where new seals have begun other branches, and that others go on with the one left.
+    async def look(self) -> None:
+        """Note where new seals have begun other branches, and that others go on with the one left.
 
-        A branch is left while the next message follows a chosen entry.
+        A branch is left while the next message follows a chosen entry. What was on the branch
+        that is shown when it came is never announced.
         """
         new, self._new = self._new, []
         if not new:
             return
         choices, order = await self._chat.choices(), self._chat.held.order
-        choice = (choices.at, self._chat.branch)
-        shown = goes_behind(self._chat.held, choices.place(self._chat.held))
+        choice, shown = (choices.at, self._chat.branch), self._shown(choices)
         for node in filter(None, map(order.nodes.get, new)):
             if _is_on(shown, node):
                 continue
@@ -45,8 +47,21 @@ class OtherBranches:
             is_first = goes_on and self._said_for != choice
             is_others = self._is_of_others(node) and (is_first or node.parent is shown)
             if len(order.children(node.parent)) > 1 or is_others:
-                self._say(node)
+                self._due.append(node)
                 self._said_for = choice if goes_on else self._said_for
+
+    async def announce(self) -> None:
+        """Say what is due, except for branches that are shown by now."""
+        due, self._due = self._due, []
+        if due:
+            shown = self._shown(await self._chat.choices())
+            for node in due:
+                if not _is_on(shown, node):
+                    self._say(node)
+
+    def _shown(self, choices: Choices) -> SealNode | None:
+        """Return the end of the branch that is shown."""
+        return goes_behind(self._chat.held, choices.place(self._chat.held))
 
     def _is_on_left(self, choices: Choices, node: SealNode) -> bool:
         """Say whether a seal is on the branch from which the user went to a chosen entry."""
