@@ -11,6 +11,7 @@ import struct
 from collections import Counter
 from pathlib import Path
 
+from replica.errors import ReplicaClosed
 from replica.ids import tagged_sha256
 from replica.io.disk import FILE_MODE, typed_errors
 from replica.io.forked import close_file, own_file
@@ -29,9 +30,13 @@ class Claims:
         self._path = store.with_name(f"{store.name}.claims")
         self._file: int | None = None
         self._held: Counter[int] = Counter()
+        self._is_closed = False
 
     def claim(self, name: bytes) -> bool:
-        """Claim a name; False if another process holds it. A claim of one's own counts twice."""
+        """Claim a name; False if another process holds it. A claim of one's own counts twice.
+
+        Raises ReplicaClosed behind `close`.
+        """
         offset = _offset_of(name)
         if not self._held[offset] and not self._lock(offset, fcntl.F_WRLCK):
             return False
@@ -53,7 +58,9 @@ class Claims:
         return bool(kind != fcntl.F_UNLCK)
 
     def release(self, name: bytes) -> None:
-        """Release a claim, once for each time it was claimed."""
+        """Release a claim, once for each time it was claimed; behind `close` all are released."""
+        if self._is_closed:
+            return
         offset = _offset_of(name)
         self._held[offset] -= 1
         if not self._held[offset]:
@@ -62,12 +69,15 @@ class Claims:
 
     def close(self) -> None:
         """Release all claims."""
+        self._is_closed = True
         self._held.clear()
         if self._file is not None:
             close_file(self._file)
             self._file = None
 
     def _opened(self) -> int:
+        if self._is_closed:
+            raise ReplicaClosed
         if self._file is None:
             flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
             self._file = own_file(os.open(self._path, flags, FILE_MODE))

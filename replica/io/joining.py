@@ -1,6 +1,5 @@
 """Joining with a code: pin the hub it states, leave the proof, wait for the grant (spec/09 §5)."""
 
-import asyncio
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -15,7 +14,7 @@ from replica.conversation import (
     is_address,
     is_answer,
 )
-from replica.errors import AntiphonError, StoreError, Unavailable
+from replica.errors import AntiphonError, ReplicaClosed, StoreError, Unavailable
 from replica.ids import PublicKey, short
 from replica.io import rpc
 from replica.io.disk import replacing, typed_errors
@@ -76,8 +75,8 @@ async def await_grant(
 
     `report` gets JoinPending, and the reason why the hub can't be asked, whenever this changes.
     Raises the inviter's refusal, PeerIdentityChanged where the hub has another key than the code
-    states, InviteExpired unless this key has joined before, and after `timeout_s` seconds the
-    last reason reported.
+    states, InviteExpired unless this key has joined before, ReplicaClosed, and after `timeout_s`
+    seconds the last reason reported.
     """
     end = time.monotonic() + timeout_s if timeout_s is not None else None
     said, pause_s = "", POLL_FIRST_S
@@ -95,7 +94,7 @@ async def await_grant(
             said = pending.reason
             report(pending)
         left_s = end - time.monotonic() if end is not None else pause_s
-        await asyncio.sleep(max(0.0, min(pause_s, left_s)))
+        await replica.wait_for(lambda: False, max(0.0, min(pause_s, left_s)))
         pause_s = min(1.5 * pause_s, POLL_MAX_S)
 
 
@@ -111,6 +110,8 @@ async def _ask(replica: Replica, invitation: Invitation) -> AntiphonError | None
         verdict = await deposit(replica.calls(), invitation, replica.public)
         await record_join(replica, invitation, is_pending=not is_answer(verdict))
         check_verdict(verdict)
+    except ReplicaClosed:
+        raise
     except (Unavailable, StoreError) as pending:  # JoinPending too; a store, mostly the hub's
         return pending
     return None

@@ -14,6 +14,7 @@ from antiphon import aio
 from antiphon.library.errors import ReplicaClosed
 from antiphon.library.io.portal import Portal, iterate
 from replica.conversation import Stored
+from replica.io.claims import Claims
 
 
 def test_a_call_behind_the_end_says_that_the_replica_is_closed(tmp_path: Path):
@@ -86,6 +87,18 @@ async def test_a_call_that_is_cut_off_at_any_await_says_so(tmp_path: Path, call:
         async with asyncio.timeout(5):
             with suppress(ReplicaClosed):  # any other error fails the test
                 assert await waiting
+
+
+async def test_who_waits_for_a_name_that_another_process_takes_hears_so(tmp_path: Path):
+    other = Claims(tmp_path / "log" / "log.db")
+    async with aio.open(tmp_path) as me:
+        assert other.claim(b"library name late")
+        waiting = asyncio.create_task(me.conversation("late"))
+        await asyncio.sleep(0)
+    async with asyncio.timeout(5):
+        with pytest.raises(ReplicaClosed):
+            await waiting
+    other.close()
 
 
 async def test_who_reads_the_store_while_the_replica_closes_hears_so(

@@ -68,6 +68,18 @@ async def test_a_newcomer_waits_for_the_inviter_no_longer_than_said(talking: Lab
             assert (await joining).id == mine.id
 
 
+async def test_a_newcomer_that_waits_hears_that_its_replica_is_closed(talking: Lab):
+    async with shared(talking) as (_, code):
+        pass
+    async with talking.open("bob") as bob:
+        joining = asyncio.create_task(bob.join(code))
+        with pytest.raises(antiphon.JoinPending):
+            await bob.join(code, timeout_s=0.0)
+    async with asyncio.timeout(5):
+        with pytest.raises(antiphon.ReplicaClosed):
+            await joining
+
+
 async def test_a_removed_member_writes_nothing_more_and_has_all_in_sync(talking: Lab):
     async with shared(talking) as (mine, code), talking.open("bob") as bob:
         own, theirs = await bob.conversation("own"), await bob.join(code)
