@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Coroutine, Iterable
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 from replica.commits import Conversations
 from replica.conversation import Conversation, EntryStore
@@ -22,11 +22,14 @@ from replica.io.logger import get_logger
 from replica.io.long_logs import restored
 from replica.io.performer import Performer
 from replica.io.saved_acks import SavedAcks
+from replica.io.to_the_end import look_at
 from replica.link import EntriesAdmitted, Event, Fault, conversation_of
 from replica.log import Entry
 from replica.refusals import ConversationUnknown
 
 log = get_logger()
+
+R = TypeVar("R")
 
 
 class ReplicaDriver:
@@ -48,7 +51,7 @@ class ReplicaDriver:
         self._deliver = deliver
         self._performer = Performer(store, self._undo)
         self._loads: dict[ConversationId, asyncio.Task[None]] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Task[Any]] = set()
         self._alarm = Alarm(lambda: self.do(self.core.handle_deadline(time.monotonic())))
 
     def start(self) -> None:
@@ -72,7 +75,7 @@ class ReplicaDriver:
         """Wait until the effects queued so far are durable and performed. Raises StoreError."""
         await self._performer.flush()
 
-    def spawn(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
+    def spawn(self, work: Coroutine[Any, Any, R]) -> "asyncio.Task[R]":
         """Run a coroutine as a task, which is cancelled when the driver stops."""
         task = asyncio.create_task(work)
         self._tasks.add(task)
@@ -175,7 +178,7 @@ class ReplicaDriver:
         Raises ConversationUnknown, StoreError.
         """
         if self.core.shelf.get(conversation) is None or conversation not in self.core.holdings.acks:
-            await _loaded(self._begin_load(conversation))
+            await finished(self._begin_load(conversation))
         held = self.core.shelf.get(conversation)
         if held is None:
             raise ConversationUnknown(f"{conversation.hex()[:12]} is not held here")
@@ -185,14 +188,13 @@ class ReplicaDriver:
         """Wait for a load that is in progress, if there is one. Raises StoreError."""
         task = self._loads.get(conversation)
         if task is not None:
-            await _loaded(task)
+            await finished(task)
 
     def _begin_load(self, conversation: ConversationId) -> "asyncio.Task[None]":
         task = self._loads.get(conversation)
         if task is None:
             task = self._loads[conversation] = self.spawn(self._load(conversation))
-            # The core tries again; callers that wait for the load get the error as well.
-            task.add_done_callback(lambda done: done.cancelled() or done.exception())
+            task.add_done_callback(look_at)  # the core tries again
         return task
 
     async def _load(self, conversation: ConversationId) -> None:
@@ -215,13 +217,17 @@ class ReplicaDriver:
     async def keep(self, held: Conversation, new: tuple[Entry, ...]) -> None:
         """Put a conversation on the shelf and make entries admitted to it durable."""
         if held.id not in self.core.holdings.acks:
-            await _loaded(self._begin_load(held.id))
+            await finished(self._begin_load(held.id))
         await self.do(self.core.keep(held, new, time.monotonic()))
 
 
-async def _loaded(task: asyncio.Task[None]) -> None:
-    """Wait for a load that others may wait for too. Raises its error."""
+async def finished(task: "asyncio.Task[R]") -> R:
+    """Return the result of a driver's task, which goes on where the caller is cancelled.
+
+    Raises its error, and ReplicaClosed where the driver cancels it, at its end.
+    """
+    task.add_done_callback(look_at)
     await asyncio.wait({task})
     if task.cancelled():
-        raise ReplicaClosed  # the driver cancels its tasks at its end
-    task.result()
+        raise ReplicaClosed
+    return task.result()

@@ -5,8 +5,16 @@ ticket they began with (DECISIONS D34).
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Sequence
-from contextlib import aclosing, asynccontextmanager, suppress
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Iterable,
+    Iterator,
+    Sequence,
+)
+from contextlib import aclosing, asynccontextmanager, contextmanager, suppress
 from typing import Any, TypeVar
 
 import grpc
@@ -16,7 +24,7 @@ from antiphon.v1 import sync_pb2 as pb
 from antiphon.v1.sync_pb2_grpc import SyncServiceStub
 from replica import limits
 from replica.conversation import EntryStore, is_loopback
-from replica.errors import AntiphonError
+from replica.errors import AntiphonError, ReplicaClosed
 from replica.ids import ConversationId, EntryId, Position, PublicKey
 from replica.io import rpc, status
 from replica.io.hub_channel import HubChannel, plain_channel, secure_channel, served_certificate
@@ -68,6 +76,7 @@ class HubCalls:
         self._ticket: bytes | None = None
         self._channel: HubChannel | None = plain_channel(address) if is_loopback(address) else None
         self._retired: list[HubChannel] = []
+        self._is_closed = False
 
     @property
     def channel(self) -> Any:
@@ -84,7 +93,8 @@ class HubCalls:
         return self._channel.stub(service)
 
     async def close(self) -> None:
-        """Close the channel."""
+        """Close the channel. Calls in progress raise ReplicaClosed, and so do later ones."""
+        self._is_closed = True
         for channel in (*self._retired, self._channel):
             if channel is not None:
                 await channel.grpc.close()
@@ -119,9 +129,10 @@ class HubCalls:
         stub = channel.stub(SyncServiceStub)
 
         async def call(request: pb.AuthenticateRequest) -> pb.AuthenticateResponse:
-            response: pb.AuthenticateResponse = await rpc.typed(
-                stub.Authenticate(request, timeout=rpc.CALL_TIMEOUT_S)
-            )
+            with self._until_closed():
+                response: pb.AuthenticateResponse = await rpc.typed(
+                    stub.Authenticate(request, timeout=rpc.CALL_TIMEOUT_S)
+                )
             return response
 
         try:
@@ -144,6 +155,21 @@ class HubCalls:
         if held is not None and held.accepts(shown):
             return held
         return secure_channel(self.address, shown)
+
+    @contextmanager
+    def _until_closed(self) -> Iterator[None]:
+        """Raise ReplicaClosed for a call that gRPC cancels, or refuses, on a closed channel."""
+        try:
+            yield
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if not self._is_closed or (task is not None and task.cancelling()):
+                raise  # the caller was cancelled
+            raise ReplicaClosed from None
+        except grpc.aio.UsageError as error:
+            if self._is_closed:
+                raise ReplicaClosed from error
+            raise
 
     @asynccontextmanager
     async def renewed(self) -> AsyncIterator[None]:
@@ -194,8 +220,9 @@ class HubCalls:
         bound_s = rpc.CALL_TIMEOUT_S if timeout_s is None else timeout_s
 
         async def call(metadata: Metadata) -> Any:
-            method = getattr(self.stub(service), name)
-            return await rpc.typed(method(request, metadata=metadata, timeout=bound_s))
+            with self._until_closed():
+                method = getattr(self.stub(service), name)
+                return await rpc.typed(method(request, metadata=metadata, timeout=bound_s))
 
         return await self.ticketed(call)
 
@@ -206,9 +233,10 @@ class HubCalls:
             metadata = await self._ticket_metadata()
             call = getattr(self.stub(SyncServiceStub), name)(request, metadata=metadata, **options)
             try:
-                async for response in call:
-                    is_last = True  # a retry would repeat the responses
-                    yield response
+                with self._until_closed():
+                    async for response in call:
+                        is_last = True  # a retry would repeat the responses
+                        yield response
             except grpc.aio.AioRpcError as error:
                 known = status.from_rpc_error(error)
                 if isinstance(known, Unauthenticated):

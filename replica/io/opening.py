@@ -5,6 +5,8 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from types import TracebackType
 from typing import TypeVar
 
+from replica.io.to_the_end import to_the_end
+
 T_co = TypeVar("T_co", covariant=True)
 
 
@@ -34,5 +36,5 @@ class Opening(AbstractAsyncContextManager[T_co]):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Undo the steps."""
-        await self._stack.__aexit__(kind, error, trace)
+        """Undo the steps, all of them also where the caller is cancelled meanwhile."""
+        await to_the_end(self._stack.__aexit__(kind, error, trace))

@@ -1,6 +1,7 @@
 """The processes that share a replica's store, as its own process uses them (DECISIONS D340)."""
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -9,7 +10,8 @@ from replica.conversation import Chain, Slot
 from replica.errors import ReplicaClosed, StoreError
 from replica.ids import ConversationId, EntryId, short
 from replica.io import local_frames as frames
-from replica.io.driver import ReplicaDriver
+from replica.io.driver import ReplicaDriver, finished
+from replica.io.local_client import ANSWER_S
 from replica.io.local_frames import LocalFrame, WriteUnconfirmed
 from replica.io.local_server import Identity
 from replica.io.shared_store import SharedStore
@@ -116,8 +118,15 @@ class Processes:
 
     @asynccontextmanager
     async def exclusive(self, name: bytes) -> AsyncIterator[None]:
-        """Hold a claim, and know what its last holder wrote; waits while another has it."""
-        while not self.claim(name):  # noqa: ASYNC110  # the kernel tells nobody
+        """Hold a claim, and know what its last holder wrote; waits while another has it.
+
+        Raises StoreLocked after ANSWER_S, as beside a process that was stopped.
+        """
+        began = time.monotonic()
+        while not self.claim(name):  # the kernel tells nobody
+            if time.monotonic() - began > ANSWER_S:
+                said = f"another process of this folder has not ended its part for {ANSWER_S:.0f} s"
+                raise StoreLocked(said)
             await asyncio.sleep(LOOK_AGAIN_S)
         try:
             await self.barrier()
@@ -149,6 +158,14 @@ class Processes:
         """
         if self._store is None or self._store.holding.own is not None:
             return await self._writer.write(conversation, chain)
+        # Whoever is cancelled meanwhile leaves an entry that this process has yet to send.
+        return await finished(
+            self._driver.spawn(self._write_elsewhere(self._store, conversation, chain))
+        )
+
+    async def _write_elsewhere(
+        self, shared: SharedStore, conversation: ConversationId, chain: Chain
+    ) -> tuple[Entry, ...]:
         await self._driver.load(conversation)
         # What the chain follows is durable first: the process that writes knows it then.
         await self._driver.flush()
@@ -158,7 +175,7 @@ class Processes:
             return tuple(entry.id for entry in entries)
 
         head = {"op": "write", "conversation": conversation.hex()}
-        found = await self._store.holding.call(here, frames.chain_frame(head, chain))
+        found = await shared.holding.call(here, frames.chain_frame(head, chain))
         if isinstance(found, LocalFrame):
             found = tuple(map(frames.entry_id, found.head["ids"]))
             await self._learn(conversation, found)

@@ -237,6 +237,11 @@ class _Call:
                 if self._portal.is_open and not self._is_cancelled:
                     return await function(*args)
             raise ReplicaClosed
+        except asyncio.CancelledError:
+            # gRPC raises one of its own, which the scope does not know.
+            if self._is_cancelled:
+                raise ReplicaClosed from None
+            raise
         finally:
             self._portal.calls.discard(self)
             self.ended.set()

@@ -90,6 +90,8 @@ async def _awaited(found: Awaitable[Any]) -> Any:
     finally:
         if task.done() and inspect.iscoroutine(found):
             found.close()  # the task may not have begun
+    if task.cancelled():
+        raise _ended(asyncio.CancelledError())
     return task.result()
 
 
@@ -103,6 +105,9 @@ async def _work_of(found: Awaitable[Any]) -> Any:
             raise  # the task itself is dropped, as with its loop
         raise _ended(closed) from closed
     except BaseException as ended:
+        task = asyncio.current_task()
+        if task is not None and task.cancelling():
+            raise  # the task is cancelled, and not what it awaits
         raise _ended(ended) from ended
 
 

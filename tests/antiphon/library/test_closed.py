@@ -14,7 +14,9 @@ from antiphon import aio
 from antiphon.library.errors import ReplicaClosed
 from antiphon.library.io.portal import Portal, iterate
 from replica.conversation import Stored
+from replica.io import processes
 from replica.io.claims import Claims
+from replica.refusals import StoreLocked
 
 
 def test_a_call_behind_the_end_says_that_the_replica_is_closed(tmp_path: Path):
@@ -87,6 +89,41 @@ async def test_a_call_that_is_cut_off_at_any_await_says_so(tmp_path: Path, call:
         async with asyncio.timeout(5):
             with suppress(ReplicaClosed):  # any other error fails the test
                 assert await waiting
+
+
+async def test_a_close_that_is_cancelled_goes_on_to_its_end(tmp_path: Path):
+    for turns in range(1, 30):
+        opened = aio.open(tmp_path, host="ab" * 32)
+        me = await opened.__aenter__()
+        waiting = asyncio.create_task((await me.conversation("notes")).ask("Anyone?"))
+        await asyncio.sleep(0)
+        closing = asyncio.create_task(opened.__aexit__(None, None, None))
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        closing.cancel()
+        await asyncio.wait({closing})
+        async with asyncio.timeout(5):
+            with pytest.raises(ReplicaClosed):
+                await waiting
+        assert asyncio.all_tasks() == {asyncio.current_task()}
+        assert not _open_files_of(tmp_path)
+
+
+def _open_files_of(folder: Path) -> list[Path]:
+    files = [file.readlink() for file in Path("/proc/self/fd").iterdir() if file.exists()]
+    return [file for file in files if file.is_relative_to(folder)]
+
+
+async def test_who_waits_for_a_name_that_another_process_keeps_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    other = Claims(tmp_path / "log" / "log.db")
+    async with aio.open(tmp_path) as me:
+        assert other.claim(b"library name late")
+        monkeypatch.setattr(processes, "ANSWER_S", 0.0)
+        with pytest.raises(StoreLocked):
+            await me.conversation("late")
+    other.close()
 
 
 async def test_who_waits_for_a_name_that_another_process_takes_hears_so(tmp_path: Path):

@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+import antiphon
 from antiphon.library.io import members
 from antiphon.library.io import replica as replicas
 from replica.refusals import HubUnreachable
@@ -82,3 +83,19 @@ async def test_a_conversation_begins_beside_a_hub_that_falls_silent(lab: Lab):
         async with asyncio.timeout(PATIENCE_S):
             trip = await me.conversation("trip")
         assert await trip.title() == "trip"
+
+
+@pytest.mark.parametrize("call", ["conversation", "invite"])
+async def test_a_call_of_the_hub_ends_with_its_replica(lab: Lab, call: str):
+    async with silenced(lab) as (relay, address):
+        async with lab.open(hub=address) as me:
+            trip = await me.conversation("trip")
+            assert await me.sync()
+            relay.runs.clear()
+            made = me.conversation("late") if call == "conversation" else trip.invite("bob")
+            waiting = asyncio.create_task(made)
+            for _ in range(30):
+                await asyncio.sleep(0)
+        async with asyncio.timeout(PATIENCE_S):
+            with pytest.raises(antiphon.ReplicaClosed):
+                await waiting

@@ -253,3 +253,25 @@ async def test_a_value_that_is_no_json_ends_no_run(lab: Lab):
         assert (await trip.ask("Act.", tools=[ends])).text == "Heard: RuntimeError: Ended: over"
         assert (await trip.ask("Act.", tools=[fails])).text == "Heard: Unsaid: (no text)"
         assert await trip.open_calls() == ()
+
+
+def test_a_tool_that_the_end_of_a_program_cancels_is_no_error_of_its_own() -> None:
+    """asyncio.run prints what a task raises that it has cancelled."""
+    said: list[dict[str, Any]] = []
+
+    @tool
+    async def book() -> str:
+        """Book for ever."""
+        await asyncio.Event().wait()
+        return "never"
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(lambda _loop, context: said.append(context))
+        calling = asyncio.create_task(called(book))
+        while len(asyncio.all_tasks()) < 3:  # noqa: ASYNC110  # until the tool has begun
+            await asyncio.sleep(0)
+        assert not calling.done()
+
+    asyncio.run(main())
+    assert said == []

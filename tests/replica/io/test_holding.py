@@ -4,15 +4,16 @@ Two replicas of one process stand for two processes.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from pathlib import Path
 
 import pytest
 
 from replica.errors import ReplicaClosed
-from replica.ids import EntryId
+from replica.ids import ConversationId, EntryId
 from replica.io.claims import Claims
+from replica.io.driver import ReplicaDriver
 from replica.io.holding import Holding
 from replica.io.replica import Replica
 from replica.io.shared_store import SharedStore
@@ -134,3 +135,32 @@ async def test_a_call_that_waits_for_the_next_holder_ends_with_its_replica(
     async with asyncio.timeout(5):
         with pytest.raises(ReplicaClosed):
             await read
+
+
+async def test_an_entry_whose_caller_was_cancelled_is_sent_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    offered, offer = asyncio.Event(), ReplicaDriver.offer
+
+    def note(driver: ReplicaDriver, conversation: ConversationId, ids: Iterable[EntryId]) -> None:
+        offer(driver, conversation, ids)
+        offered.set()
+
+    async with opened(tmp_path / "s") as holder:
+        said_in = await holder.create(Genesis((holder.public,)))
+        async with opened(tmp_path / "s") as mine:
+            monkeypatch.setattr(ReplicaDriver, "offer", note)
+            task = asyncio.create_task(
+                mine.append(said_in, said("kept"), parents=(EntryId(said_in),))
+            )
+            while not await sees(holder, said_in, 2):
+                pass
+            task.cancel()
+            async with asyncio.timeout(5):
+                await offered.wait()
+    assert task.cancelled()
+
+
+async def sees(holder: Replica, conversation: ConversationId, count: int) -> bool:
+    await asyncio.sleep(0)
+    return len(holder.shelf[conversation].log) == count
