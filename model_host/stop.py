@@ -122,3 +122,7 @@ class PartialText:
     def feed(self, data: bytes) -> str:
         """Add the bytes of one token; return the characters that are complete now."""
         return self._decoder.decode(data)
+
+    def finish(self, data: bytes) -> str:
+        """Add the last bytes; nothing is held back, since no byte follows."""
+        return self._decoder.decode(data, final=True)

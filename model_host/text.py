@@ -65,4 +65,5 @@ class VisibleText:
 
     def finish(self, *, can_continue: bool) -> bytes:  # noqa: ARG002  # a call may be completed
         """Return the bytes held back, which are plain text after all."""
-        return self._characters.feed(self._matcher.finish()).encode()
+        # The matcher drops an unfinished character. What is still held here was broken before it.
+        return self._characters.finish(self._matcher.finish()).encode()

@@ -5,9 +5,11 @@ from contextlib import contextmanager
 from dataclasses import replace
 from unittest import mock
 
-from model_host import plan, render, speculation
+from model_host import plan, render, sampler_state, speculation
+from model_host import text as visible_text
 from model_host.batcher import Batcher
 from model_host.contents import Contents
+from model_host.contexts import Contexts
 from model_host.job import Chosen
 from model_host.replay import case as replay_case
 from model_host.replay.check import AnswerCheck, Samplers
@@ -15,8 +17,9 @@ from model_host.runner import Run
 from model_host.sampler import Sampler
 from model_host.sampler_state import SamplerState, draw_word
 from model_host.speculation import GUESSES_MAX
-from model_host.stop import StopMatcher
-from replica.conversation import Cause, Outcome
+from model_host.stop import PartialText, StopMatcher
+from model_host.text import VisibleText
+from replica.conversation import Cause, Outcome, next_seal
 from replica.log import CONTINUABLE, FinishReason, Generation
 from replica.order import Order
 from tests.conformance.planted_peers import Planted
@@ -45,6 +48,92 @@ def ignores(**fields: float) -> Callable[[], Patch]:
 
     bug.__name__ = f"ignores_{'_'.join(fields)}"
     return bug
+
+
+def divides_negative_logits() -> Patch:
+    apply = sampler_state._Changes.apply
+
+    def divided(self, scores):
+        present = self._ids[: len(self._slots)]
+        is_negative = bool((scores[present] + self._bias[: len(present)] <= 0).all())
+        with mock.patch.object(
+            self, "_repetition", 1 / self._repetition if is_negative else self._repetition
+        ):
+            apply(self, scores)
+
+    return mock.patch.object(sampler_state._Changes, "apply", divided)
+
+
+def penalizes_before_the_bias() -> Patch:
+    apply = sampler_state._Changes.apply
+
+    def early(self, scores):
+        bias, self._bias = self._bias, self._bias * 0
+        apply(self, scores)
+        self._bias = bias
+        scores[self._ids] += bias
+
+    return mock.patch.object(sampler_state._Changes, "apply", early)
+
+
+# --- text ---------------------------------------------------------------------------------
+
+
+def hides_undecodable_bytes() -> Patch:
+    return mock.patch.object(PartialText, "feed", lambda _self, data: data.decode(errors="ignore"))
+
+
+def replaces_each_byte() -> Patch:
+    def each(_self, data):
+        text = data.decode(errors="surrogateescape")
+        return "".join("\ufffd" if "\udc80" <= one <= "\udcff" else one for one in text)
+
+    return mock.patch.object(PartialText, "feed", each)
+
+
+def counts_bytes_before_they_are_replaced() -> Patch:
+    made = Run.generation
+
+    def fewer(self, *given, **named):
+        found, extra = made(self, *given, **named), self.visible.decode().count("\ufffd") * 2
+        return replace(found, visible_bytes=found.visible_bytes - extra)
+
+    return mock.patch.object(Run, "generation", fewer)
+
+
+def shows_unfinished_characters() -> Patch:
+    def finish(self, *, can_continue):
+        return self._characters.finish(self._matcher._held).encode()
+
+    return mock.patch.object(VisibleText, "finish", finish)
+
+
+def forgets_begun_characters() -> Patch:
+    return mock.patch.object(visible_text, "unfinished", lambda _data: b"")
+
+
+def renders_behind_the_newest_seal() -> Patch:
+    def newest(self, seal):
+        return self._kept[next(reversed(self._kept))] if seal in self._kept else None
+
+    return mock.patch.object(Contexts, "get", newest)
+
+
+def goes_on_at_the_newest_branch() -> Patch:
+    def newest(self, node):
+        return (self.tips() or [node])[-1]
+
+    return mock.patch.object(Order, "branch_end", newest)
+
+
+def queues_requests_that_fork() -> Patch:
+    class Always:
+        __hash__ = object.__hash__
+
+        def __eq__(self, other):
+            return True
+
+    return mock.patch.object(next_seal, "Conflict", mock.Mock(QUEUE=Always()))
 
 
 def takes_the_shortest_stop_string() -> Patch:
@@ -224,6 +313,17 @@ ANSWERS = [
     Planted(ignores(presence_penalty=0.0), "sampling/penalties"),
     Planted(ignores(frequency_penalty=0.0), "sampling/penalties"),
     Planted(ignores(penalty_window=0), "sampling/penalties"),
+    Planted(ignores(repetition_penalty=0.0), "sampling/repetition-penalty"),
+    Planted(divides_negative_logits, "sampling/repetition-penalty"),
+    Planted(penalizes_before_the_bias, "sampling/repetition-penalty"),
+    Planted(hides_undecodable_bytes, "characters/undecodable-bytes"),
+    Planted(replaces_each_byte, "characters/undecodable-bytes"),
+    Planted(counts_bytes_before_they_are_replaced, "characters/undecodable-bytes"),
+    Planted(shows_unfinished_characters, "characters/undecodable-bytes"),
+    Planted(forgets_begun_characters, "characters/characters-in-pieces"),
+    Planted(renders_behind_the_newest_seal, "answers/branches"),
+    Planted(goes_on_at_the_newest_branch, "seals/branches"),
+    Planted(queues_requests_that_fork, "seals/branches", hangs=True),
     Planted(states_log_probabilities_of_scores, "sampling/log-probabilities-of-the-model"),
     Planted(ends_before_the_least_length, "sampling/least-length"),
     Planted(goes_on_behind_wrong_guesses, "sampling/guesses"),

@@ -7,7 +7,7 @@ from unittest import mock
 from model_host import plan, runner, schedule
 from model_host.audit import Auditor
 from model_host.batcher import Batcher
-from model_host.errors import ArchiveInvalid
+from model_host.errors import ArchiveInvalid, ReplayBusy
 from model_host.grammar import Grammar
 from model_host.io import namespaces, pages_call, service
 from model_host.io.archive_service import ArchiveService
@@ -15,6 +15,7 @@ from model_host.io.engine_thread import EngineThread
 from model_host.io.host_stats import HostStats
 from model_host.io.namespaces import Namespaces
 from model_host.io.offers import Offers
+from model_host.io.replay_handler import ReplayHandler
 from model_host.kv import archive
 from model_host.kv.cached_pages import CachedPages
 from model_host.kv.prefix import PrefixIndex
@@ -28,6 +29,7 @@ from model_host.stop import StopMatcher
 from replica.conversation import Ledger
 from replica.link import profile_to_pb
 from replica.log import Sampling, Tools, Usage
+from replica.refusals import ArgumentInvalid, ConversationUnknown
 from tests.conformance.planted_peers import Planted
 from tests.simulation.planted import Patch
 
@@ -115,6 +117,23 @@ def shows_the_cache_to_anyone() -> Patch:
     return mock.patch.object(
         HostStats, "measures", lambda self, *, for_operator: measures(self, for_operator=True)
     )
+
+
+def replays_all_at_once() -> Patch:
+    never = property(lambda _self: False, lambda _self, _value: None)
+    return mock.patch.object(ReplayHandler, "is_busy", never, create=True)
+
+
+def states_no_time_to_wait() -> Patch:
+    return mock.patch.object(ReplayBusy, "retryable", new=False)
+
+
+def calls_errors_of_callers_retryable() -> Patch:
+    return mock.patch.object(ArgumentInvalid, "retryable", new=True)
+
+
+def says_nothing_to_do_next() -> Patch:
+    return mock.patch.object(ConversationUnknown, "next_step", "")
 
 
 # --- pages --------------------------------------------------------------------------------
@@ -253,6 +272,10 @@ HOSTS = [
     Planted(holds_nothing_back, "answers/stop-string"),
     Planted(evicts_what_is_in_use, "calls/evict-beside-an-answer"),
     Planted(keeps_nothing, "calls/kept"),
+    Planted(replays_all_at_once, "calls/replays-at-once"),
+    Planted(states_no_time_to_wait, "calls/replays-at-once"),
+    Planted(says_nothing_to_do_next, "calls/errors-have-the-form-of-the-chapter"),
+    Planted(calls_errors_of_callers_retryable, "calls/errors-have-the-form-of-the-chapter"),
     Planted(names_requests_to_anyone, "calls/stats"),
     Planted(shows_the_cache_to_anyone, "calls/stats"),
     Planted(shows_shared_pages_to_members, "pages/shown-to-the-first-owner"),

@@ -34,6 +34,19 @@ def test_bytes_that_are_no_character_are_shown_as_the_replacement_character() ->
     assert "".join(pushed(visible, b"a\xffb")) == "a\ufffdb"
 
 
+def test_broken_bytes_before_an_unfinished_character_are_shown_at_the_end() -> None:
+    for data, shown in ((b"\xf3\xf3\xf3", 2), (b"\xf3\xb1\xf3\xb1", 1), (b"\xf3", 0)):
+        visible = VisibleText(Bytes(), ())
+        text = "".join(pushed(visible, data)) + visible.finish(can_continue=True).decode()
+        assert text == "\ufffd" * shown
+
+
+def test_bytes_broken_by_a_stop_string_are_shown_at_the_end() -> None:
+    visible = VisibleText(Bytes(), ["##"])
+    text = "".join(pushed(visible, b"a\xf3##")) + visible.finish(can_continue=False).decode()
+    assert text == "a\ufffd"
+
+
 def test_a_character_left_unfinished_is_not_shown() -> None:
     visible = VisibleText(Bytes(), ())
     assert pushed(visible, "aé".encode()[:-1]) == ["a", ""]

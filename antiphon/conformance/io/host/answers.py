@@ -2,14 +2,22 @@
 
 from antiphon.conformance.cases import NotApplicable, check, equal
 from antiphon.conformance.io.host.service_calls import require_bitwise
-from antiphon.conformance.io.host.talk import CASES, SEEDED, Talk, UnderTest, long_request
+from antiphon.conformance.io.host.talk import (
+    CASES,
+    SEEDED,
+    Talk,
+    UnderTest,
+    ask_behind,
+    long_request,
+)
 from replica.conversation import Author, DraftStream, verify_draft
 from replica.ids import EntryId
-from replica.log import FinishReason, Role, text_of
+from replica.log import Conflict, FinishReason, Role, text_of
 
 _case = CASES.theme("answers").shows
 PROFILES_MAX = 2
 """Most profiles asked for besides the default: each may have to be loaded."""
+BRANCHES = ("Red or green?", "One or two?")
 
 
 @_case("LINK-17", "LINK-18", "LINK-70", "HOST-16", "ENT-9")
@@ -71,6 +79,33 @@ async def continuation(run: UnderTest) -> None:
         equal((*tokens[1], *tokens[2]), tokens[0], "the tokens of an answer in two parts")
         seal = talk.seal_of(second)
         equal(seal.tokens_per_entry[-1], 0, "the tokens of a request that continues a turn")
+
+
+@_case("HOST-37", "ORD-7")
+async def branches(run: UnderTest) -> None:
+    """The answers on a branch are those of a conversation that has this branch alone."""
+    both, one, other = [await _on_branches(run, *texts) for texts in (BRANCHES, *zip(BRANCHES))]
+    if one == other:
+        raise NotApplicable("the answers on both branches are the same")
+    equal(both, [*one, *other], "the tokens of the answers on two branches")
+
+
+async def _on_branches(run: UnderTest, *texts: str) -> list[tuple[int, ...]]:
+    """Fork for each text behind one answer, and go on there; return the tokens of the answers."""
+    async with run.talk() as talk:
+        await _require_bitwise(run, talk)
+        fields = {"tokens": 4, "sampling": SEEDED, "output_tokens_min": 4}
+        first = await talk.ask(**fields)  # type: ignore[arg-type]  # as asked for above
+        asked = [
+            (await ask_behind(talk, first, text, Conflict.FORK, **fields))[1] for text in texts
+        ]
+        for request in asked:
+            await talk.answer(request)
+        behind = [
+            (await ask_behind(talk, one, "Why?", Conflict.QUEUE, **fields))[1] for one in asked
+        ]
+        pairs = zip(asked, behind, strict=True)
+        return [(await talk.answer(one)).token_ids for pair in pairs for one in pair]
 
 
 @_case("HOST-16", "HOST-17")

@@ -1,22 +1,31 @@
 """HostService: what it states about profiles, renderings and replays, and to whom."""
 
+import asyncio
+import time
+from dataclasses import dataclass
+from typing import Any
+
+import grpc
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from antiphon.conformance.cases import NotApplicable, check, equal
+from antiphon.conformance.io.calls import PATIENCE_S, Refusal, refusal_of
 from antiphon.conformance.io.host.service_calls import (
     NOT_FOUND,
     call,
     default_profile,
     reason_of,
+    refusal_to,
     render_digest_of,
     rendered,
     replayed,
 )
 from antiphon.conformance.io.host.talk import CASES, UnderTest, long_request
 from antiphon.v1 import host_pb2 as pb
+from antiphon.v1.host_pb2_grpc import HostServiceStub
 from replica.conversation import Outcome, ReplayMode
 from replica.ids import EntryId, tagged_sha256
-from replica.io import HostSample
+from replica.io import HostCalls, HostSample
 from replica.limits import KEEP_S_MAX
 from replica.log import Role, public_key
 from replica.refusals import ArgumentInvalid, NotAllowed
@@ -24,6 +33,13 @@ from replica.refusals import ArgumentInvalid, NotAllowed
 _case = CASES.theme("calls").shows
 CACHE_WORDS = ("tier", "prefix", "restore", "checkpoint", "archive")
 """Each is in the name of a metric that shows what is cached (docs/operating.md)."""
+
+
+REPLAYS = 8
+REPLAYED_TOKENS = 60
+_UNKNOWN = ("NOT_FOUND", NOT_FOUND)
+_WRONG = ("INVALID_ARGUMENT", ArgumentInvalid.reason)
+"""Statuses and reasons of calls about no conversation of the caller, and with wrong arguments."""
 
 
 @_case("HOST-1", "HOST-70", "HOST-122")
@@ -116,6 +132,80 @@ async def replay_from_an_entry(run: UnderTest) -> None:
             equal([finding.answer for finding in findings], answers[1:], "the answers judged")
 
 
+@_case("HOST-72", "LINK-90")
+async def replays_at_once(run: UnderTest) -> None:
+    """Of several replays asked for at once one is computed; the others may be tried again later."""
+    async with run.talk() as talk, run.calls(talk) as calls:
+        length = min(REPLAYED_TOKENS, talk.profile.context_tokens_max // 4)
+        await talk.ask(tokens=length, output_tokens_min=length)
+        await replayed(talk, calls, ReplayMode.VERIFY)
+        request = pb.ReplayRequest(conversation=talk.held.id, mode=pb.REPLAY_MODE_VERIFY)
+        found = await asyncio.gather(*(_timed(calls, request) for _ in range(REPLAYS)))
+        refused = [one for one in found if isinstance(one, Refusal)]
+        for one in refused:
+            _check_refusal(one, "UNAVAILABLE", "REPLAY_BUSY", is_retryable=True)
+        spans = [one for one in found if not isinstance(one, Refusal)]
+        if not spans:
+            raise NotApplicable("the host replays for somebody else")
+        first_end = min(span.end_s for span in spans)
+        begun = sum(span.begin_s < first_end for span in spans)
+        equal(begun, 1, "the number of replays that run at once")
+        if not refused:
+            raise NotApplicable("the host replays faster than it is asked to")
+        await replayed(talk, calls, ReplayMode.VERIFY)
+
+
+@dataclass(frozen=True, slots=True)
+class _Span:
+    """When the first and the last message of a replay came."""
+
+    begin_s: float
+    end_s: float
+
+
+async def _timed(calls: HostCalls, request: pb.ReplayRequest) -> _Span | Refusal:
+    stub: Any = HostServiceStub(calls._channel)
+    replaying = stub.Replay(request, metadata=calls._metadata(), timeout=PATIENCE_S)
+    try:
+        times = [time.monotonic() async for _ in replaying]
+    except grpc.aio.AioRpcError as error:
+        return refusal_of(error)
+    check(times, "a replay ends without a receipt")
+    return _Span(times[0], times[-1])
+
+
+@_case("ERR-1", "LINK-90")
+async def errors_have_the_form_of_the_chapter(run: UnderTest) -> None:
+    """A refused call has a typed trailer: a reason, a next step, and a delay where it may help."""
+    async with run.talk() as talk, run.calls(talk) as calls:
+        request = await talk.ask()
+        count = pb.CountTokensRequest(conversation=talk.held.id, text="word")
+        found = await refusal_to(calls, "CountTokens", count, has_ticket=False)
+        _check_refusal(found, "UNAUTHENTICATED", "TICKET_INVALID", is_retryable=True)
+        unknown = bytes(32)
+        seal = talk.held.order.seal_of[request]
+        for name, message, code, reason in (
+            ("CountTokens", pb.CountTokensRequest(conversation=unknown), *_UNKNOWN),
+            ("Render", pb.RenderRequest(conversation=unknown, seal=seal), *_UNKNOWN),
+            ("Evict", pb.EvictRequest(conversation=unknown), *_UNKNOWN),
+            ("Pages", pb.PagesRequest(conversation=unknown), *_UNKNOWN),
+            ("Replay", pb.ReplayRequest(conversation=talk.held.id), *_WRONG),
+            (
+                "Warm",
+                pb.WarmRequest(conversation=talk.held.id, at=seal, keep_s=KEEP_S_MAX + 1),
+                *_WRONG,
+            ),
+        ):
+            _check_refusal(await refusal_to(calls, name, message), code, reason)
+
+
+def _check_refusal(found: Refusal, code: str, reason: str, *, is_retryable: bool = False) -> None:
+    equal((found.code, found.reason), (code, reason), "the error")
+    check(found.next_step, f"{reason} comes without a next step")
+    name = f"whether {reason} comes with the time to wait for"
+    equal(found.is_retryable, is_retryable, name)
+
+
 @_case("HOST-22", "HOST-72")
 async def strangers(run: UnderTest) -> None:
     """Calls about a conversation are answered to its members alone."""
@@ -177,7 +267,8 @@ async def evict_beside_an_answer(run: UnderTest) -> None:
     """Nothing of a conversation is evicted while it is being answered."""
     async with run.talk() as talk, run.calls(talk) as calls:
         request, _ = await long_request(talk)
-        reason = await reason_of(call(calls, "Evict", pb.EvictRequest(conversation=talk.held.id)))
+        evict = pb.EvictRequest(conversation=talk.held.id)
+        reason = await reason_of(call(calls, "Evict", evict))
         if talk.held.order.answer(request) is not None:
             raise NotApplicable("the host answers faster than Evict")
         equal(reason, "CACHE_BUSY", "the answer to Evict")

@@ -19,7 +19,7 @@ from antiphon.conformance.io.host.service_calls import (
     replayed,
     require_bitwise,
 )
-from antiphon.conformance.io.host.talk import CASES, Talk, UnderTest
+from antiphon.conformance.io.host.talk import CASES, Talk, UnderTest, require_context
 from antiphon.v1 import host_pb2 as pb
 from replica.conversation import Outcome, ReplayMode
 from replica.errors import AntiphonError
@@ -34,8 +34,16 @@ RESTORES_MAX = 24
 """Tries until a stored prefix is restored: a host may find that computing is sooner (PAGE-14)."""
 
 
-def _text(words: int = 160) -> str:
-    """Return a text that no other case has, of several groups of 64 tokens."""
+CONTEXT_TOKENS_MIN = 512
+"""The shortest context that holds a text of several groups, answers and all."""
+
+
+def _text(talk: Talk, words: int = 160) -> str:
+    """Return a text that no other case has, of several groups of 64 tokens.
+
+    Raises NotApplicable where the host's context holds none.
+    """
+    require_context(talk, CONTEXT_TOKENS_MIN)
     return f"{os.urandom(4).hex()} {'hello ' * words}"
 
 
@@ -71,8 +79,8 @@ async def _own_and_shared(talk: Talk, calls: HostCalls, last: EntryId) -> tuple[
 @_case("HOST-82", "PAGE-8")
 async def shown_to_the_first_owner(run: UnderTest) -> None:
     """Tokens in pages of other conversations are shown to the first owner, and prefilled to all."""
-    text = _text()
     async with run.talk() as first, run.talk(first.stranger) as second:
+        text = _text(first)
         for talk in (first, second):
             await talk.other(Role.READER)
         await first.ask(text, tokens=1)
@@ -92,8 +100,9 @@ async def shown_to_the_first_owner(run: UnderTest) -> None:
 @_case("PAGE-7", "CKPT-2", "CKPT-26")
 async def domains(run: UnderTest) -> None:
     """Conversations share pages if both consent; others of other readers and owners do not."""
-    text, other = _text(), run.another()
+    other = run.another()
     async with run.talk(shares_pages=True) as first:
+        text = _text(first)
         await first.ask(text, tokens=1)
         shared = {}
         for name, owner, consents in (
@@ -114,8 +123,8 @@ async def domains(run: UnderTest) -> None:
 @_case("PAGE-9")
 async def readers_that_change(run: UnderTest) -> None:
     """When a reader joins, a conversation finds its pages, and those of the old readers do not."""
-    text = _text()
     async with run.talk() as moved, run.talk(moved.stranger) as left, run.calls(left) as calls:
+        text = _text(moved)
         for talk in (moved, left):
             await talk.other(Role.READER)
         await moved.ask(text, tokens=1)
@@ -133,8 +142,8 @@ async def readers_that_change(run: UnderTest) -> None:
 @_case("PAGE-10")
 async def evicted(run: UnderTest) -> None:
     """Evict reports all tokens that a conversation used, and others keep what they use."""
-    text = _text()
     async with run.talk() as first, run.talk() as second, run.calls(first) as calls:
+        text = _text(first)
         for talk in (first, second):
             await talk.ask(text, tokens=2)
         kept = [await _own(talk, calls) for talk in (first, second)]
@@ -164,9 +173,9 @@ def _last(talk: Talk) -> EntryId:
 @_case("PAGE-1", "PAGE-2")
 async def common_prefix(run: UnderTest) -> None:
     """Of a context that was changed, no more is found than what it has in common with the other."""
-    text = _text()
     async with run.talk() as talk, run.calls(talk) as calls:
         await require_bitwise(calls)
+        text = _text(talk)
         first = await talk.ask(text + "red and green", tokens=4, logprobs=1)
         message = talk.held.log.entries[first].header.parents[0]
         place = talk.held.log.entries[message].header.parents
@@ -197,7 +206,7 @@ async def _ids(talk: Talk, calls: HostCalls, request: EntryId) -> list[int]:
 async def stored(run: UnderTest) -> AsyncIterator[tuple[Talk, HostCalls, EntryId]]:
     """Answer a request and wait for its checkpoint. Raises NotApplicable where none is written."""
     async with run.talk() as talk, run.calls(talk) as calls:
-        request = await talk.ask(_text(), tokens=2)
+        request = await talk.ask(_text(talk), tokens=2)
         give_up_at = time.monotonic() + PATIENCE_S
         while not await calls.list_checkpoints(talk.held.id):
             if time.monotonic() > give_up_at:

@@ -4,7 +4,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from antiphon.conformance.cases import NotApplicable, check, equal
-from antiphon.conformance.io.host.service_calls import replayed, require_bitwise
+from antiphon.conformance.io.host.service_calls import (
+    rendered,
+    replayed,
+    require_bitwise,
+)
 from antiphon.conformance.io.host.talk import CASES, Talk, UnderTest
 from antiphon.conformance.naive_sampler import possible
 from replica.conversation import Outcome, ReplayMode
@@ -20,6 +24,9 @@ WINDOW = 3
 NUCLEI = ((0.3, 5), (0.6, 6), (0.9, 7))
 LEAST = ((0.7, 8), (0.5, 9), (0.3, 10))
 """Values of top_p and of min_p, with seeds."""
+REPETITION = 4.0
+FAR, NEAR = 100.0, 60.0
+"""Biases that are further apart, and further from 0, than the logits of a model are."""
 REPEATED = "one two three four five six seven " * 6
 
 
@@ -62,6 +69,33 @@ async def penalties(run: UnderTest) -> None:
         decided = await _sampled(talk, wanted)
         if not decided:
             raise NotApplicable("no token in the window is among the candidates stated")
+
+
+@_case("HOST-30")
+async def repetition_penalty(run: UnderTest) -> None:
+    """A repetition penalty divides a logit above 0 and multiplies others, behind the bias."""
+    async with run.talk() as talk, run.calls(talk) as calls:
+        first = await talk.ask(tokens=1, logprobs=2)
+        tokens, _ = await rendered(talk, calls, talk.held.order.seal_of[first])
+        last = next(ids[-1] for _, ids in reversed(tokens) if ids)
+        stated = (await talk.answer(first)).logprobs[0]
+        other = next(token for token in stated.top_ids if token != last)
+
+        async def chosen(sampling: Sampling) -> int:
+            request = await talk.again(first, 1, sampling=replace(sampling, penalty_window=1))
+            return (await talk.answer(request)).token_ids[0]
+
+        both = tuple(LogitBias(*one) for one in sorted(((last, FAR), (other, NEAR))))
+        above, below = Sampling(logit_bias=both), Sampling(logit_bias=(LogitBias(last, -FAR),))
+        # The presence penalty raises the one token in the window again.
+        below = replace(below, presence_penalty=-FAR)
+        equal(await chosen(above), last, "the token with the highest bias")
+        divided = replace(above, repetition_penalty=REPETITION)
+        equal(await chosen(divided), other, "the token beside one that is divided")
+        raised = replace(below, repetition_penalty=1 / REPETITION)
+        equal(await chosen(raised), last, "the token multiplied by less than 1")
+        found = await chosen(replace(below, repetition_penalty=REPETITION))
+        check(found != last, "a token whose logit is below 0 is chosen though it is multiplied")
 
 
 async def _sampled(talk: Talk, wanted: Sequence[Sampling]) -> int:

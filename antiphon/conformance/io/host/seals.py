@@ -1,7 +1,7 @@
 """Seals: what they list, behind which seal, and once for each request."""
 
 from antiphon.conformance.cases import check, equal
-from antiphon.conformance.io.host.talk import CASES, UnderTest
+from antiphon.conformance.io.host.talk import CASES, UnderTest, ask_behind
 from replica.conversation import Author
 from replica.log import Conflict, Kind, Message, Request, Role, Sampling, Speaker, Text
 from replica.order import context_digest
@@ -79,6 +79,27 @@ async def forks(run: UnderTest) -> None:
         for seal in seals:
             equal(seal.prev_seal, talk.held.order.seal_of[first], "prev_seal of a fork")
         equal(seals[0].entries[:-1], seals[1].entries[:-1], "the contexts of two forks")
+
+
+@_case("ORD-7", "ORD-11")
+async def branches(run: UnderTest) -> None:
+    """Two requests that fork behind one answer, and those that queue behind them, stay apart."""
+    async with run.talk() as talk:
+        before = [await talk.ask()] * 2
+        order = talk.held.order
+        for conflict, texts in (
+            (Conflict.FORK, ("Red or green?", "One or two?")),
+            (Conflict.QUEUE, ("Go on.", "Go on.")),
+        ):
+            pairs = zip(before, texts, strict=True)
+            asked = [await ask_behind(talk, one, text, conflict) for one, text in pairs]
+            for one, (said, request) in zip(before, asked, strict=True):
+                await talk.answer(request)
+                seal = talk.seal_of(request)
+                name = f"of a request with {conflict.name}"
+                equal(seal.prev_seal, order.seal_of[one], f"prev_seal {name}")
+                equal(seal.entries, (order.generation_of(one), said, request), f"the list {name}")
+            before = [request for _, request in asked]
 
 
 @_case("ORD-6")

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Iterable, Sequence
 from typing import Any
 
 from antiphon.conformance.cases import NotApplicable, Violation
-from antiphon.conformance.io.calls import PATIENCE_S
+from antiphon.conformance.io.calls import PATIENCE_S, Refusal, refusal
 from antiphon.conformance.io.host.talk import Talk
 from antiphon.v1 import host_pb2 as pb
 from antiphon.v1.host_pb2_grpc import HostServiceStub
@@ -30,6 +30,16 @@ async def call(calls: HostCalls, name: str, request: Any) -> Any:
     stub: Any = HostServiceStub(calls._channel)
     method = getattr(stub, name)
     return await rpc.typed(method(request, metadata=calls._metadata(), timeout=60.0))
+
+
+async def refusal_to(
+    calls: HostCalls, name: str, request: Any, *, has_ticket: bool = True
+) -> Refusal:
+    """Return the error with which a call ends. Raises Violation where it succeeds."""
+    await calls.authenticate()
+    stub: Any = HostServiceStub(calls._channel)
+    metadata = calls._metadata() if has_ticket else ()
+    return await refusal(getattr(stub, name)(request, metadata=metadata, timeout=60.0))
 
 
 async def reason_of(called: Awaitable[Any]) -> str:

@@ -230,6 +230,27 @@ class Talk:
             check(answer.id in closing, "the host wrote a GENERATION that answers nothing")
 
 
+def require_context(talk: Talk, tokens: int) -> None:
+    """Raise NotApplicable where the host's default profile has a shorter context."""
+    found = talk.profile.context_tokens_max
+    if found < tokens:
+        raise NotApplicable(f"it needs a context of {tokens} tokens, and the host has {found}")
+
+
+async def ask_behind(
+    talk: Talk, before: EntryId, text: str, conflict: Conflict, **fields: object
+) -> tuple[EntryId, EntryId]:
+    """Say something behind the answer to a request, and ask; return message and request."""
+    order = talk.held.order
+    answer, basis = order.generation_of(before), order.seal_of[before]
+    assert answer is not None, "it is answered"
+    body = Said(Speaker.USER, (Text(text),))
+    said = (await talk.write(body, parents=(answer,), basis=basis)).id
+    asked = talk.request_body(**fields)  # type: ignore[arg-type]  # a case names the fields
+    request = await talk.write(asked, parents=(said,), basis=basis, conflict=conflict)
+    return said, request.id
+
+
 async def long_request(talk: Talk) -> tuple[EntryId, int]:
     """Ask for a long answer, and wait for its first tokens; return its length in tokens."""
     await talk.say("Tell me a long story.")

@@ -5,7 +5,7 @@ import json
 from antiphon.conformance.cases import NotApplicable, check, equal
 from antiphon.conformance.io.host.refusals import check_refused
 from antiphon.conformance.io.host.service_calls import default_profile, rendered
-from antiphon.conformance.io.host.talk import CASES, Talk, UnderTest
+from antiphon.conformance.io.host.talk import CASES, Talk, UnderTest, require_context
 from replica.conversation import Author
 from replica.ids import EntryId
 from replica.io import HostCalls
@@ -38,6 +38,8 @@ SCHEMA = {
 WEATHER = ToolDefinition("weather", "Forecast of the weather in a city.", json.dumps(SCHEMA))
 ARGUMENTS = '{"city": "Rome"}'
 CALL_TOKENS_MAX = 300
+CONTEXT_TOKENS_MIN = 1024
+"""The shortest context that holds the definitions and a call, with a small vocabulary too."""
 
 Ids = tuple[int, ...]
 
@@ -130,6 +132,7 @@ async def definitions(run: UnderTest) -> None:
             await talk.say()
             await check_refused(talk, await talk.request(), "TOOLS_UNSUPPORTED")
             return
+        require_context(talk, CONTEXT_TOKENS_MIN)
         joined, said = await _rendered_tools(talk, calls, Speaker.SYSTEM)
         own, said_behind_own = await _rendered_tools(talk, calls, Speaker.USER)
         check(own, "definitions render as nothing")
@@ -160,6 +163,7 @@ async def calls_in_answers(run: UnderTest) -> None:
         profile = await default_profile(calls)
         if not (profile.tools and profile.grammar_engine):
             raise NotApplicable("the host's model can not be made to call a tool")
+        require_context(talk, CONTEXT_TOKENS_MIN)
         await talk.write(Tools((WEATHER,)))
         await talk.say("How is the weather in Rome?")
         named = {"tool_choice": ToolChoice.NAMED, "tool_name": WEATHER.name}
