@@ -33,9 +33,8 @@ from replica.refusals import ArgumentInvalid, NotAllowed
 _case = CASES.theme("calls").shows
 CACHE_WORDS = ("tier", "prefix", "restore", "checkpoint", "archive")
 """Each is in the name of a metric that shows what is cached (docs/operating.md)."""
-
-
 REPLAYS = 8
+"""Replays that are asked for at once."""
 REPLAYED_TOKENS = 60
 _UNKNOWN = ("NOT_FOUND", NOT_FOUND)
 _WRONG = ("INVALID_ARGUMENT", ArgumentInvalid.reason)
@@ -267,8 +266,7 @@ async def evict_beside_an_answer(run: UnderTest) -> None:
     """Nothing of a conversation is evicted while it is being answered."""
     async with run.talk() as talk, run.calls(talk) as calls:
         request, _ = await long_request(talk)
-        evict = pb.EvictRequest(conversation=talk.held.id)
-        reason = await reason_of(call(calls, "Evict", evict))
+        reason = await reason_of(call(calls, "Evict", pb.EvictRequest(conversation=talk.held.id)))
         if talk.held.order.answer(request) is not None:
             raise NotApplicable("the host answers faster than Evict")
         equal(reason, "CACHE_BUSY", "the answer to Evict")
