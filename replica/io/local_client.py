@@ -15,6 +15,8 @@ from replica.refusals import StoreLocked
 
 ANSWER_S = 30.0
 """Seconds that a request waits for its answer; it is not begun after them."""
+SILENT_S = 1.0
+"""The same, once a request had no answer in time: calls that queue are not late one by one."""
 
 Notice = Callable[[LocalFrame], Awaitable[None]]
 """Receives an announcement; the next frame is read once it returned."""
@@ -37,7 +39,7 @@ class LocalClient:
         self._writer = writer
         self._numbers = count(1)
         self._waiting: dict[int, asyncio.Future[LocalFrame]] = {}
-        self._ended = False
+        self._ended = self._is_silent = False
 
     @classmethod
     async def join(cls, store: Path, identity: Identity) -> "LocalClient":
@@ -73,6 +75,7 @@ class LocalClient:
         """Receive answers and announcements until the connection ends."""
         try:
             while (frame := await read_frame(self._reader)) is not None:
+                self._is_silent = False
                 number = frame.head.get("number")
                 if number is None:
                     await notice(frame)
@@ -92,16 +95,19 @@ class LocalClient:
         """
         if self._ended:
             raise ConnectionEnded
-        number = next(self._numbers)
+        number, bound_s = next(self._numbers), ANSWER_S
+        if self._is_silent:
+            bound_s = min(SILENT_S, ANSWER_S)
         answered = asyncio.get_running_loop().create_future()
         self._waiting[number] = answered
         # The clock is the machine's, the same in both processes.
-        head = frame.head | {"number": number, "until_s": time.monotonic() + ANSWER_S}
+        head = frame.head | {"number": number, "until_s": time.monotonic() + bound_s}
         self._writer.write(LocalFrame(head, frame.blobs).encode())
         try:
-            async with asyncio.timeout(ANSWER_S):
+            async with asyncio.timeout(bound_s):
                 answer: LocalFrame = await answered
         except TimeoutError as late:
+            self._is_silent = True
             silent = f"process {self.server.process} holds the store and does not answer"
             raise (WriteUnconfirmed if frame.writes else StoreLocked)(silent) from late
         finally:

@@ -126,6 +126,11 @@ async def test_a_process_that_does_not_answer_is_given_up(
             await client.request(LocalFrame({"op": "delete"}))
         with pytest.raises(StoreLocked, match="does not answer"):
             await client.request(LocalFrame({"op": "nothing"}))
+        patch.undo()
+        patch.setattr("replica.io.local_client.SILENT_S", 0.01)
+        async with asyncio.timeout(5):  # later calls find it silent, and wait less
+            with pytest.raises(StoreLocked):
+                await client.request(LocalFrame({"op": "nothing"}))
     go_on.set()
     await client.request(LocalFrame({"op": "slot"}))
     assert performed == ["put", "slot"], "what nobody waits for any more is not begun"
