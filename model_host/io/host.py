@@ -31,7 +31,7 @@ from replica.conversation import Conversation
 from replica.errors import AntiphonError, HostError, StoreError, Unavailable
 from replica.ids import ConversationId, EntryId, short
 from replica.io import Replica, now_ms
-from replica.link import EntriesAcked, EntriesAdmitted, Event, StateChanged, SyncState
+from replica.link import EntriesAcked, EntriesAdmitted, Event, Forgotten, StateChanged, SyncState
 from replica.log import Entry, Join, Kind
 
 log = structlog.get_logger()
@@ -75,6 +75,9 @@ class Host:
         self._schedule = Schedule(replica.public, BOUNDS)
         self._failures: dict[EntryId, _Failure] = {}
         self._excess: asyncio.Queue[tuple[Conversation, RefuseExcess]] = asyncio.Queue()
+        self._compared: set[ConversationId] = set()
+        """The conversations in memory that were equal to the hub's once: what an earlier process
+        of this host wrote is here, whatever comes while they are compared again."""
         replica.listen(self._receive)
 
     @property
@@ -114,19 +117,22 @@ class Host:
                 if not all(map(self._is_own_answer, entries)):
                     self._awake.set()
                 held = self._replica.shelf.get(conversation)
-                if held is not None and self._is_synchronized(conversation):
+                if held is not None and conversation in self._compared:
                     self._handler.note_seals(held, entries)
                 runs.handle_admitted(conversation)
             case EntriesAcked(conversation, positions):
                 runs.handle_acked(conversation, (position.id for position in positions))
             case StateChanged(conversation, SyncState.SYNCHRONIZED):
                 self._awake.set()
+                self._compared.add(conversation)
                 runs.handle_synchronized(conversation)
                 held = self._replica.shelf.get(conversation)
                 if held is not None:
                     # Deletion is tried again with the next link; the journals do no harm.
                     with suppress(StoreError):
                         self._handler.forget_answered(held)
+            case Forgotten(conversation):
+                self._compared.discard(conversation)
             case _:
                 pass
 

@@ -1,5 +1,6 @@
 """Two hosts with one key: neither interrupts or repeats what the other one answers."""
 
+import asyncio
 import shutil
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -91,21 +92,46 @@ async def test_a_request_that_a_twin_sealed_is_left_to_it(
         assert len(written(talk, one, Seal)) == 1
 
 
+async def test_a_seal_of_a_twin_that_comes_while_logs_are_compared_is_no_own_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    async with twins(tmp_path) as (made, one, two):
+        talk = await made.talk("one")
+        await talk.say("Name a colour.")
+        with structlog.testing.capture_logs() as logs:
+            answering_late(one, two, logs, monkeypatch)
+            with rendering_held_up(two), monkeypatch.context() as patch:
+                request = await talk.request(tokens=3)
+                await until_waiting(two)
+                patch.setattr(two.host, "_is_synchronized", lambda _conversation: False)
+                order = two.replica.shelf[talk.id].order
+                assert await two.replica.wait_for(lambda: request in order.seal_of, 10)
+            await until_left(logs)
+        await check_answer(talk, request, one, two)
+
+
 async def test_a_twin_whose_seal_comes_second_interrupts_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     async with twins(tmp_path) as (made, one, two):
         talk = await made.talk("one")
         await talk.say("Name a colour.")
-        append = two.replica.append
+        append, first, is_late = two.replica.append, one.replica.append, asyncio.Event()
 
         async def after_the_other(conversation, body, **more):
             if isinstance(body, Seal):
+                is_late.set()
                 order = two.replica.shelf[conversation].order
                 assert await two.replica.wait_for(lambda: body.request in order.seal_of, 10)
             return await append(conversation, body, **more)
 
+        async def before_the_other(conversation, body, **more):
+            if isinstance(body, Seal):
+                await is_late.wait()
+            return await first(conversation, body, **more)
+
         monkeypatch.setattr(two.replica, "append", after_the_other)
+        monkeypatch.setattr(one.replica, "append", before_the_other)
         with structlog.testing.capture_logs() as logs:
             answering_late(one, two, logs, monkeypatch)
             request = await talk.request(tokens=3)
