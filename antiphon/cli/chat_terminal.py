@@ -189,9 +189,9 @@ class TerminalChat:
             self._code = 0
         except AntiphonError as error:
             self._screen.fail(error)
-            if not chat_commands.is_command(text) and not self._editor.text:
-                self._editor.put_back(text)  # nothing typed is lost
-                self._screen.note(PUT_BACK)
+            if not chat_commands.is_command(text):
+                is_back = self._editor.put_back(text)
+                self._screen.note(PUT_BACK if is_back else f"not sent: {text}")
 
     async def _interrupt(self) -> None:
         """Cancel the user's answer; leave where there is none, or it is cancelled already.

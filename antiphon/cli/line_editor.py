@@ -149,10 +149,16 @@ class LineEditor:
         """Replace the line, with the cursor at its end."""
         self.text, self.cursor = text, len(text)
 
-    def put_back(self, text: str) -> None:
-        """Put a text that was refused into the line; a command can be typed before it."""
+    def put_back(self, text: str) -> bool:
+        """Put a text that was refused into the line; a command can be typed before it.
+
+        Returns False where another text is in the line by now: it stays.
+        """
+        if self.text:
+            return False
         self.put(text)
         self._is_put_back = True
+        return True
 
     # --- keys ---------------------------------------------------------------------
 
@@ -211,11 +217,11 @@ class LineEditor:
                 self._is_cut = True
             return False
         self._rest, self._pasting = rest, False
-        self._insert(_text_of(pasted.replace("\r\n", "\n").replace("\r", "\n")))
+        self._type(_text_of(pasted.replace("\r\n", "\n").replace("\r", "\n")))
         return True
 
     def _type(self, text: str) -> None:
-        """Insert typed characters. A command is not joined to a text that was put back."""
+        """Insert what was typed or pasted. A command is not joined to a text that was put back."""
         if self._is_put_back and text.startswith("/"):
             self._kept = self.text
             self.put("")
@@ -237,7 +243,7 @@ class LineEditor:
 
     def _do(self, name: str) -> None:
         before, after = self.text[: self.cursor], self.text[self.cursor :]
-        self._is_put_back = False
+        is_put_back, self._is_put_back = self._is_put_back, False
         match name:
             case "left":
                 self.cursor = max(0, self.cursor - 1)
@@ -263,6 +269,8 @@ class LineEditor:
                 self.text, self.cursor = kept + after, len(kept)
             case "up" | "down":
                 self._recall(-1 if name == "up" else 1)
+        if is_put_back and (self.text[: self.cursor], self.text[self.cursor :]) == (before, after):
+            self._is_put_back = True  # the key has changed nothing
         if not self.text:
             self._bring_back()
 

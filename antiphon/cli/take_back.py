@@ -17,6 +17,7 @@ async def take_back(chat: ChatSession, message: EntryId) -> str:
     Raises UndoForbidden where another member's question waits, since what is written in its place
     would be answered after it; and what `ChatSession.check_sent` raises.
     """
+    chat.check_sent()
     held, entries = chat.held, chat.held.log.entries
     order, me = held.order, chat.replica.public
     requests = await _requests_of(chat, message)

@@ -416,6 +416,21 @@ def test_a_chat_says_at_once_that_nothing_is_taken_any_more(
         assert terminal.leave(CTRL_D) == 0
 
 
+def test_a_removed_member_takes_nothing_back(
+    world: World, members: tuple[Terminal, Terminal]
+) -> None:
+    ada, bob = members
+    bob.ok("send", "hello")
+    with chat(world, bob) as terminal:
+        ada.ok("members", "remove", bob.record("key", "show")["key"])
+        terminal.expect_screen("nothing that you write here from now on is taken\n")
+        terminal.type("/undo\r/status\r")
+        terminal.expect_screen(" not at the hub yet")
+        assert terminal.screen.text.count("  reason  KEY_REMOVED") == 2
+        assert "undone: " not in terminal.screen.text
+        assert terminal.leave(CTRL_D) == 0
+
+
 def test_a_command_typed_behind_a_refused_text_is_run(world: World) -> None:
     """It was joined to the text, which is put back into the line, and sent as one with it."""
     ada, bob = pair(world)
@@ -427,6 +442,8 @@ def test_a_command_typed_behind_a_refused_text_is_run(world: World) -> None:
         terminal.type("/status\r")
         terminal.expect_screen(" not at the hub yet")
         terminal.expect_screen("\n> Hello?")
-        terminal.type("/quit\r")
-        terminal.expect("not sent: Hello?")
+        terminal.type("\x15Once\rmore")
+        terminal.expect_screen("not sent: Once")
+        terminal.expect_screen("\n> more")
+        terminal.type("\x15/quit\r")
         assert terminal.exit_code() == 0

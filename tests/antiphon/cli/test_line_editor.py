@@ -122,7 +122,9 @@ def test_the_arrows_show_earlier_texts_and_keep_the_one_being_typed() -> None:
         ("\x15/quit\r", ["/quit"], ""),
         ("/q\x7f\x7f more\r", ["refused more"], ""),
         ("/q\x15\x15x\r", ["x"], ""),
-        ("\x1b[200~/usr\x1b[201~\r", ["refused/usr"], ""),
+        ("\x1b[200~/switch abc\x1b[201~\r", ["/switch abc"], "refused"),
+        ("\x1b[200~ and on\x1b[201~\r", ["refused and on"], ""),
+        ("\x1b[F\x04/quit\r", ["/quit"], "refused"),
     ],
 )
 def test_a_command_can_be_typed_before_a_text_that_was_put_back(
