@@ -220,13 +220,12 @@ class TerminalChat:
             self._screen.note(f"not sent: {text}")
 
     def _say_ending(self) -> bool:
-        """Say once that nothing is taken from now on, if that is so; return whether it is."""
-        ending = self._chat.ending()
-        if ending is not None and not self._has_ended:
+        """Say once that nothing is taken from now on, if that is so; return whether it was said."""
+        if not self._has_ended and (ending := self._chat.ending()) is not None:
             self._has_ended = True
             self._screen.fail(ending)
             self._screen.note(ENDED, "yellow")
-        return ending is not None
+        return self._has_ended
 
     # --- news ---------------------------------------------------------------------------
 

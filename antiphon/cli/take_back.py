@@ -66,7 +66,6 @@ async def _set_apart(chat: ChatSession, last: EntryId, asked: Request, *, is_awa
     heads = chat.held.log.membership_heads()
     forking = replace(asked, membership_heads=heads, key=None)
     cancel: tuple[Body, ...] = (Cancel(),) if is_awaited else ()
-    chat.check_sent()
     await chat.replica.append_chain(
         chat.held.id,
         (*cancel, forking, Cancel()),
