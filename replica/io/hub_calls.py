@@ -137,6 +137,7 @@ class HubCalls:
 
         try:
             done = await rpc.obtain_ticket(call, self._key, expected, channel.certificate_digest)
+            self._check_open()  # else nobody would close this channel
         except BaseException:
             if channel is not self._channel:
                 await channel.grpc.close()
@@ -156,9 +157,14 @@ class HubCalls:
             return held
         return secure_channel(self.address, shown)
 
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise ReplicaClosed
+
     @contextmanager
     def _until_closed(self) -> Iterator[None]:
-        """Raise ReplicaClosed for a call that gRPC cancels, or refuses, on a closed channel."""
+        """Raise ReplicaClosed for a call behind `close`, or one that gRPC cancels there."""
+        self._check_open()
         try:
             yield
         except asyncio.CancelledError:
@@ -167,9 +173,9 @@ class HubCalls:
                 raise  # the caller was cancelled
             raise ReplicaClosed from None
         except grpc.aio.UsageError as error:
-            if self._is_closed:
-                raise ReplicaClosed from error
-            raise
+            if not self._is_closed:
+                raise
+            raise ReplicaClosed from error
 
     @asynccontextmanager
     async def renewed(self) -> AsyncIterator[None]:

@@ -73,28 +73,11 @@ async def check_answer(talk: Talk, request: EntryId, one: HostServer, two: HostS
         assert len(written(talk, host, Generation)) == 1
 
 
+@pytest.mark.parametrize("compares", [False, True])
 async def test_a_request_that_a_twin_sealed_is_left_to_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, compares: bool
 ):
-    async with twins(tmp_path) as (made, one, two):
-        talk = await made.talk("one")
-        await talk.say("Name a colour.")
-        with structlog.testing.capture_logs() as logs:
-            answering_late(one, two, logs, monkeypatch)
-            with rendering_held_up(two):
-                request = await talk.request(tokens=3)
-                await until_waiting(two)
-                order = two.replica.shelf[talk.id].order
-                assert await two.replica.wait_for(lambda: request in order.seal_of, 10)
-            line = await until_left(logs)
-        assert (line["log_level"], "identity.key" in str(line["next_step"])) == ("error", True)
-        await check_answer(talk, request, one, two)
-        assert len(written(talk, one, Seal)) == 1
-
-
-async def test_a_seal_of_a_twin_that_comes_while_logs_are_compared_is_no_own_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+    """Also where the seal comes while the logs are compared."""
     async with twins(tmp_path) as (made, one, two):
         talk = await made.talk("one")
         await talk.say("Name a colour.")
@@ -103,11 +86,14 @@ async def test_a_seal_of_a_twin_that_comes_while_logs_are_compared_is_no_own_one
             with rendering_held_up(two), monkeypatch.context() as patch:
                 request = await talk.request(tokens=3)
                 await until_waiting(two)
-                patch.setattr(two.host, "_is_synchronized", lambda _conversation: False)
+                if compares:
+                    patch.setattr(two.host, "_is_synchronized", lambda _conversation: False)
                 order = two.replica.shelf[talk.id].order
                 assert await two.replica.wait_for(lambda: request in order.seal_of, 10)
-            await until_left(logs)
+            line = await until_left(logs)
+        assert (line["log_level"], "identity.key" in str(line["next_step"])) == ("error", True)
         await check_answer(talk, request, one, two)
+        assert len(written(talk, one, Seal)) == 1
 
 
 async def test_a_twin_whose_seal_comes_second_interrupts_nothing(

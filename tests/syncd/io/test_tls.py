@@ -12,7 +12,9 @@ import grpc
 import pytest
 
 from antiphon.v1 import sync_pb2 as pb
-from replica.io import Replica, Store, linked_hosts, pinned_key
+from replica.errors import ReplicaClosed
+from replica.ids import PublicKey
+from replica.io import Replica, Store, linked_hosts, pinned_key, rpc
 from replica.io.certificate import CertificateFile, make_certificate
 from replica.io.grpc_server import listen
 from replica.io.hub_calls import HubCalls
@@ -67,6 +69,26 @@ async def test_a_pinned_key_is_enough(hub: HubServer, store: Store) -> None:
     assert (await pinned.authenticate())[0] == hub.key
     await pinned.close()
     assert await linked_hosts(address, ME, hub.key) == ()
+
+
+async def test_calls_that_are_closed_open_no_channel(
+    hub: HubServer, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither behind the close, nor where it comes while the key is being proved."""
+    closed, late = (HubCalls(hub.addresses[1], ME, store, hub.key) for _ in range(2))
+    await closed.close()
+    obtain = rpc.obtain_ticket
+
+    async def closing(*given: Any) -> tuple[PublicKey, bytes]:
+        proved = await obtain(*given)
+        await late.close()
+        return proved
+
+    monkeypatch.setattr(rpc, "obtain_ticket", closing)
+    for calls in (closed, late):
+        with pytest.raises(ReplicaClosed):
+            await calls.authenticate()
+        assert calls._channel is None
 
 
 async def test_off_loopback_an_unknown_hub_is_not_contacted(hub: HubServer, store: Store) -> None:
