@@ -76,7 +76,7 @@ class HubCalls:
         self._ticket: bytes | None = None
         self._channel: HubChannel | None = plain_channel(address) if is_loopback(address) else None
         self._retired: list[HubChannel] = []
-        self._is_closed = False
+        self.is_closed = False
 
     @property
     def channel(self) -> Any:
@@ -94,7 +94,7 @@ class HubCalls:
 
     async def close(self) -> None:
         """Close the channel. Calls in progress raise ReplicaClosed, and so do later ones."""
-        self._is_closed = True
+        self.is_closed = True
         for channel in (*self._retired, self._channel):
             if channel is not None:
                 await channel.grpc.close()
@@ -129,7 +129,7 @@ class HubCalls:
         stub = channel.stub(SyncServiceStub)
 
         async def call(request: pb.AuthenticateRequest) -> pb.AuthenticateResponse:
-            with self._until_closed():
+            with _until_closed(self):
                 response: pb.AuthenticateResponse = await rpc.typed(
                     stub.Authenticate(request, timeout=rpc.CALL_TIMEOUT_S)
                 )
@@ -137,7 +137,7 @@ class HubCalls:
 
         try:
             done = await rpc.obtain_ticket(call, self._key, expected, channel.certificate_digest)
-            self._check_open()  # else nobody would close this channel
+            self.check_open()  # else nobody would close this channel
         except BaseException:
             if channel is not self._channel:
                 await channel.grpc.close()
@@ -157,25 +157,10 @@ class HubCalls:
             return held
         return secure_channel(self.address, shown)
 
-    def _check_open(self) -> None:
-        if self._is_closed:
+    def check_open(self) -> None:
+        """Refuse to go on behind `close`. Raises ReplicaClosed."""
+        if self.is_closed:
             raise ReplicaClosed
-
-    @contextmanager
-    def _until_closed(self) -> Iterator[None]:
-        """Raise ReplicaClosed for a call behind `close`, or one that gRPC cancels there."""
-        self._check_open()
-        try:
-            yield
-        except asyncio.CancelledError:
-            task = asyncio.current_task()
-            if not self._is_closed or (task is not None and task.cancelling()):
-                raise  # the caller was cancelled
-            raise ReplicaClosed from None
-        except grpc.aio.UsageError as error:
-            if not self._is_closed:
-                raise
-            raise ReplicaClosed from error
 
     @asynccontextmanager
     async def renewed(self) -> AsyncIterator[None]:
@@ -226,7 +211,7 @@ class HubCalls:
         bound_s = rpc.CALL_TIMEOUT_S if timeout_s is None else timeout_s
 
         async def call(metadata: Metadata) -> Any:
-            with self._until_closed():
+            with _until_closed(self):
                 method = getattr(self.stub(service), name)
                 return await rpc.typed(method(request, metadata=metadata, timeout=bound_s))
 
@@ -239,7 +224,7 @@ class HubCalls:
             metadata = await self._ticket_metadata()
             call = getattr(self.stub(SyncServiceStub), name)(request, metadata=metadata, **options)
             try:
-                with self._until_closed():
+                with _until_closed(self):
                     async for response in call:
                         is_last = True  # a retry would repeat the responses
                         yield response
@@ -313,3 +298,20 @@ async def _within_idle_timeout(responses: AsyncGenerator[Any, None]) -> Any:
             return await anext(responses, None)
     except TimeoutError:
         raise LinkIdle from None
+
+
+@contextmanager
+def _until_closed(calls: HubCalls) -> Iterator[None]:
+    """Raise ReplicaClosed for a call behind the close, or one that gRPC cancels there."""
+    calls.check_open()
+    try:
+        yield
+    except asyncio.CancelledError:
+        task = asyncio.current_task()
+        if not calls.is_closed or (task is not None and task.cancelling()):
+            raise  # the caller was cancelled
+        raise ReplicaClosed from None
+    except grpc.aio.UsageError as error:
+        if not calls.is_closed:
+            raise
+        raise ReplicaClosed from error
