@@ -13,7 +13,7 @@ from replica import limits
 from replica.conversation import Conversation
 from replica.ids import ConversationId, EntryId, Position, PublicKey
 from replica.log import Conflict, Entry, Kind
-from replica.order import SealNode, frontier
+from replica.order import SealNode, frontier, queued_behind
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,8 +93,9 @@ def _will_extend(held: Conversation, request: Entry, tip: SealNode | None) -> bo
     if not membership.is_visible(request) or order.closing_cancels(request.id):
         return False
     basis = order.resolve_basis(request)
-    queues = request.header.conflict == Conflict.QUEUE
-    return (order.branch_end(basis) if queues else basis) is tip
+    if request.header.conflict == Conflict.QUEUE:
+        basis = queued_behind(order, request.header.parents, basis).node
+    return basis is tip
 
 
 def answers(held: Conversation, entries: Iterable[Entry]) -> tuple[Answered, ...]:

@@ -86,7 +86,8 @@ def _counts(log: Log, result: NaiveOrder, entry: Entry, seal: Seal) -> bool:
     chain = result.chains[seal.prev_seal] if seal.prev_seal else []
     if not _extends_rightly(log, result, request, seal, chain, membership):
         return False
-    if list(seal.entries) != _coverage(log, result, request, seal, chain, membership):
+    answer = seal.entries[0] if seal.prev_seal is not None else None
+    if list(seal.entries) != naive_coverage(log, result, request, chain, answer, membership):
         return False
     digest = hashlib.sha256((19).to_bytes(8, "little") + b"antiphon/v1/context" + bytes(8)).digest()
     for listed in [*_context(log, chain), *seal.entries]:
@@ -102,24 +103,27 @@ def _extends_rightly(
     chain: list[EntryId],
     membership: NaiveMembership,
 ) -> bool:
-    basis = request.header.basis
-    while basis is not None and basis not in result.chains:
-        basis = _seal(log, basis).prev_seal
+    basis = resolved_basis(log, result, request)
     if request.header.conflict == Conflict.FORK:
         return seal.prev_seal == basis
     if basis is not None and basis not in chain:
         return False
     first = log.entries[seal.entries[0]].header
     answered = first.kind == Kind.GENERATION and first.parents == (seal.prev_seal,)
-    return seal.prev_seal is None or answered or _is_closed(log, request, seal, chain, membership)
+    return seal.prev_seal is None or answered or is_closed(log, request, chain, membership)
 
 
-def _is_closed(
-    log: Log, request: Entry, seal: Seal, chain: list[EntryId], membership: NaiveMembership
-) -> bool:
-    """Say whether C of ORD-6 has a CANCEL that closes the extended seal."""
-    assert seal.prev_seal is not None
-    asked = log.entries[_seal(log, seal.prev_seal).request]
+def resolved_basis(log: Log, result: NaiveOrder, request: Entry) -> EntryId | None:
+    """Return the basis of a request, or the nearest seal before it that counts."""
+    basis = request.header.basis
+    while basis is not None and basis not in result.chains:
+        basis = _seal(log, basis).prev_seal
+    return basis
+
+
+def is_closed(log: Log, request: Entry, chain: list[EntryId], membership: NaiveMembership) -> bool:
+    """Say whether C of ORD-6 has a CANCEL that closes the last seal of a chain."""
+    asked = log.entries[_seal(log, chain[-1]).request]
     unlisted = _closure(log, request.id, set(_context(log, chain)))
     for cancel in (log.entries[i] for i in unlisted):
         names_it = cancel.header.kind == Kind.CANCEL and cancel.header.parents == (asked.id,)
@@ -141,24 +145,25 @@ def _closure(log: Log, start: EntryId, stop: set[EntryId]) -> set[EntryId]:
     return found
 
 
-def _coverage(
+def naive_coverage(
     log: Log,
     result: NaiveOrder,
     request: Entry,
-    seal: Seal,
     chain: list[EntryId],
+    answer: EntryId | None,
     membership: NaiveMembership,
 ) -> list[EntryId]:
+    """Return what a seal behind a chain lists, with that answer of its end if it queues."""
     closure = _closure(log, request.id, set(_context(log, chain)))
-    if request.header.conflict == Conflict.QUEUE and seal.prev_seal is not None:
-        closure.add(seal.entries[0])
+    if request.header.conflict == Conflict.QUEUE and answer is not None:
+        closure.add(answer)
     listed = [log.entries[i] for i in closure if _is_listed(log, result, i, closure, membership)]
     if request.id in closure and request not in listed:
         listed.append(request)
 
     def order(entry: Entry) -> tuple[bool, int, EntryId]:
         answers = entry.header.kind == Kind.GENERATION and (
-            entry.header.parents == (seal.prev_seal,)
+            entry.header.parents == tuple(chain[-1:])
         )
         return (not answers, entry.header.lamport, entry.id)
 

@@ -69,7 +69,7 @@ def naive_tail(
     found = _unsealed_after(log, order, begin)
     if tip is not None and begin != _request_of(log, tip):
         meanwhile = _unsealed_after(log, order, _request_of(log, tip))
-        asked = {i for i in meanwhile - found if _is_open(log, order, state, log.entries[i])}
+        asked = {i for i in meanwhile - found if is_open(log, order, state, log.entries[i])}
         before = _joined(asked, meanwhile, lambda i: log.entries[i].header.parents)
         found |= meanwhile - before - _joined(asked, meanwhile, log.children)
     if tip is not None:
@@ -120,7 +120,7 @@ def forks_or_is_open(
 ) -> bool:
     """Say whether an unsealed request opens a branch of its own, or still may be answered."""
     forks = request.header.conflict == Conflict.FORK
-    return forks or _is_open(log, order, state, request)
+    return forks or is_open(log, order, state, request)
 
 
 def _ways_from(start: set[EntryId], log: NaiveLog, order: NaiveOrder) -> set[EntryId]:
@@ -203,7 +203,8 @@ def _stands(log: NaiveLog, state: NaiveMembership, entry: Entry) -> bool:
     return bool(is_kind) and state.sees(entry) and log.body(entry.id) is not None
 
 
-def _is_open(log: NaiveLog, order: NaiveOrder, state: NaiveMembership, entry: Entry) -> bool:
+def is_open(log: NaiveLog, order: NaiveOrder, state: NaiveMembership, entry: Entry) -> bool:
+    """Say whether a request is visible, and neither answered, refused nor closed."""
     is_request = entry.header.kind == Kind.REQUEST and state.sees(entry)
     return is_request and entry.id not in order.answers and not _closing(log, state, entry.id)
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from replica.conversation.conversation import Conversation
 from replica.ids import Digest, EntryId, PublicKey
 from replica.log import Conflict, Entry
-from replica.order import SealNode, context_digest, coverage, is_closed
+from replica.order import SealNode, context_digest, coverage, is_closed, queued_behind
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,16 +47,20 @@ def seal_by_coverage(held: Conversation, request_id: EntryId) -> Sealable | None
 
     A request waits while the seal it would extend has no answer, unless it follows
     a CANCEL that closes the request of that seal. A queued request goes to the end
-    of its branch. If the answer there is void it waits for good, unless the request
-    is closed likewise. The caller first joins surplus membership heads
-    (`Roster.heads_to_join`), and seals only a list that fits.
+    of its branch, and waits while a forking request that begins this may get its seal.
+    If the answer there is void it waits for good, unless the request is closed likewise.
+    The caller first joins surplus membership heads (`Roster.heads_to_join`), and seals
+    only a list that fits.
     """
     order, log = held.order, held.log
     entry = log.entries[request_id]
     parent = order.resolve_basis(entry)
     queues = entry.header.conflict == Conflict.QUEUE
     if queues:
-        parent = order.branch_end(parent)
+        ahead = queued_behind(order, entry.header.parents, parent)
+        if ahead.fork is not None and _waits(held, ahead.fork):
+            return None
+        parent = ahead.node
     heads = log.membership_heads()
     membership = log.roster.at(heads)
     closed = is_closed(order, parent, entry, membership)
@@ -70,6 +74,11 @@ def seal_by_coverage(held: Conversation, request_id: EntryId) -> Sealable | None
         entries = coverage(log, order.nodes, request_id, parent, None, membership)
     digest = context_digest(log, parent, entries)
     return Sealable(request_id, parent, entries, heads, digest)
+
+
+def _waits(held: Conversation, request: Entry) -> bool:
+    """Say whether a request without a seal is to get one, as far as anybody knows."""
+    return _may_be_sealed(held, request) and not held.order.closing_cancels(request.id)
 
 
 def _may_be_sealed(held: Conversation, request: Entry) -> bool:

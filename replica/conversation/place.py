@@ -10,7 +10,15 @@ from dataclasses import dataclass
 from replica.conversation.conversation import Conversation
 from replica.ids import EntryId, Track
 from replica.log import Conflict, Entry, Kind, reach
-from replica.order import SealNode, ends, frontier, is_tail_entry, late_messages, start
+from replica.order import (
+    SealNode,
+    ends,
+    frontier,
+    is_tail_entry,
+    late_messages,
+    queued_behind,
+    start,
+)
 from replica.refusals import ArgumentInvalid
 
 
@@ -68,17 +76,17 @@ def goes_behind(held: Conversation, place: Place) -> SealNode | None:
     unless it forks.
     """
     basis = held.order.nodes.get(place.basis) if place.basis is not None else None
-    return basis if forks_at(held, place) else held.order.branch_end(basis)
+    if place.conflict == Conflict.FORK:
+        return basis
+    return queued_behind(held.order, place.parents, basis).node
 
 
 def forks_at(held: Conversation, place: Place) -> bool:
-    """Say whether an entry at a place extends its basis, and not the end of the branch there."""
+    """Say whether an entry at a place forks, or follows a request that forks and has no seal."""
     if place.conflict == Conflict.FORK:
         return True
-    entries, sealed = held.log.entries, held.order.listed_by
-    unsealed = reach(place.parents, lambda i: entries[i].header.parents, lambda i: i in sealed)
-    requests = (entries[i].header for i in unsealed if entries[i].header.kind == Kind.REQUEST)
-    return any(header.conflict == Conflict.FORK for header in requests)
+    basis = held.order.nodes.get(place.basis) if place.basis is not None else None
+    return queued_behind(held.order, place.parents, basis).fork is not None
 
 
 def newest_leaf(held: Conversation, node: SealNode) -> SealNode:
@@ -114,12 +122,11 @@ def _ends_behind(
     entries = log.entries
     unsealed = reach([request], log.children, lambda i: entries[i].header.kind == Kind.SEAL)
     found = [e for e in map(entries.__getitem__, unsealed) if is_tail_entry(log, e)]
-    end = order.branch_end(basis)
+    end = queued_behind(order, (request,), basis).node
     if end is not None and end.generation is None:
         # Only an entry that follows such a CANCEL need not wait for the answer.
         found += [entries[i] for i in order.closing_cancels(end.seal.request)[:1]]
-    forks = entries[request].header.conflict == Conflict.FORK
-    found += late_messages(order, basis if forks else end, unsealed)
+    found += late_messages(order, end, unsealed)
     return ends(log, found, order.unreached) or (request,)
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from replica.conversation.conversation import Conversation
 from replica.conversation.keys import KeyedRun
 from replica.conversation.obligations import Asked, Ledger
-from replica.conversation.place import Place, basis_of
+from replica.conversation.place import Place, basis_of, goes_behind
 from replica.ids import EntryId, PublicKey, tagged_sha256
 from replica.log import (
     Conflict,
@@ -167,7 +167,7 @@ def calls_ahead(held: Conversation, place: Place) -> tuple[OpenCall, ...]:
     """Return the open calls of the last answer on a branch, which a QUEUE request waits behind."""
     if place.conflict is not Conflict.QUEUE:
         return ()
-    end = held.order.branch_end(held.order.nodes[place.basis] if place.basis is not None else None)
+    end = goes_behind(held, place)
     if end is None or end.generation is None:
         return ()
     return calls_behind(held, end.seal.request)[0]
@@ -212,10 +212,10 @@ def result_place(held: Conversation, request: EntryId) -> Place:
 def retry_place(held: Conversation, request: EntryId) -> Place:
     """Return the place of another try of a request: where it was, beside its answer if it has one.
 
-    A request that was refused before its seal is queued again.
+    A request that was refused before its seal is queued again, or forks again.
     """
     entry = held.log.entries[request]
-    conflict = Conflict.FORK if request in held.order.seal_of else Conflict.QUEUE
+    conflict = Conflict.FORK if request in held.order.seal_of else Conflict(entry.header.conflict)
     return Place(entry.header.parents, basis_of(held, entry), conflict)
 
 
@@ -225,11 +225,10 @@ def _place_past_abandoned(held: Conversation, request: EntryId) -> Place | None:
     Its context never holds the result by which an owner or the requester abandons a call
     ahead of it, since it does not follow that. The executor is gone, and asks no more.
     """
-    order, entries = held.order, held.log.entries
-    entry = entries[request]
-    end = order.branch_end(order.resolve_basis(entry))
-    waits = request not in order.seal_of and entry.header.conflict == Conflict.QUEUE
-    if not waits or end is None or end.generation is None:
+    entries = held.log.entries
+    entry, place = entries[request], queued_place(held, request)
+    end = goes_behind(held, place) if place is not None else None
+    if end is None or end.generation is None:
         return None
     ahead = end.seal.request
     executor = _asked(held, ahead).executor

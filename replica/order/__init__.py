@@ -5,11 +5,13 @@ from replica.order.coverage import coverage, coverage_before
 from replica.order.eligible import is_open, is_tail_entry
 from replica.order.ends import ends
 from replica.order.node import SealNode
+from replica.order.queued import Ahead, queued_behind
 from replica.order.tail import frontier, late_messages, start, tail
 from replica.order.tree import Order
 from replica.order.verdict import VoidReason, is_closed
 
 __all__ = [
+    "Ahead",
     "Order",
     "SealNode",
     "VoidReason",
@@ -22,6 +24,7 @@ __all__ = [
     "is_open",
     "is_tail_entry",
     "late_messages",
+    "queued_behind",
     "start",
     "tail",
 ]

@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterable, Sequence
 from replica.ids import EntryId, PublicKey
 from replica.log import Body, Entry, Generation, Kind, Log, Membership, Request, Seal
 from replica.order.cancels import Cancels
+from replica.order.forks import Forks
 from replica.order.node import SealNode
 from replica.order.open_tail import OpenTail
 from replica.order.unanswered import Unanswered
@@ -55,7 +56,7 @@ class Order:
         self.open_tail = None
         self.seal_of: dict[EntryId, EntryId] = {}
         self.refusal_of: dict[EntryId, EntryId] = {}
-        self.cancels = Cancels()
+        self.cancels, self.forks = Cancels(), Forks()
         self.requests: dict[EntryId, None] = {}
         """The requests, in the order in which they were folded."""
         self.unanswered = Unanswered()
@@ -101,6 +102,7 @@ class Order:
             self.requests.pop(entry.id, None)
             self.unanswered.discard(entry)
         self.unreached.drop(entry.id)
+        self.forks.drop(entry.id)
         return entry.header.kind not in _DECISIVE
 
     def _refold(self) -> None:
@@ -114,6 +116,7 @@ class Order:
 
     def _fold_in(self, entry: Entry) -> bool:
         self.unreached.add(entry)
+        self.forks.add(entry)
         match entry.header.kind:
             case Kind.REQUEST:
                 self.requests[entry.id] = None
@@ -226,9 +229,18 @@ class Order:
         """Return the seals that extend a seal, or that are the first of their chains."""
         return self._children.get(node.id if node is not None else None, ())
 
-    def branch_end(self, node: SealNode | None) -> SealNode | None:
-        """Return the leaf reached from `node` by the earliest child at each step."""
+    def branch_end(
+        self, node: SealNode | None, *, listing: EntryId | None = None
+    ) -> SealNode | None:
+        """Return the leaf reached from `node` by the earliest child at each step.
+
+        With `listing`, only children of which the chain lists that entry are followed.
+        """
         while children := self.children(node):
+            if listing is not None:
+                children = [child for child in children if child.covers(listing)]
+                if not children:
+                    break
             node = min(children, key=lambda n: self.log.entries[n.id].order_key)
         return node
 

@@ -458,6 +458,7 @@ class Conversation {
 // --- seals, coverage, tails (03 §3, §4) -----------------------------------------------------
 
 const ROOT = { id: "", chain: [], context: [], digest: th("context") }; // what the first seals extend
+const isFork = (e) => e.kind === REQUEST && e.conflict === 1;
 const isAnswer = (e, node) => e.kind === GENERATION && onlyParent(e) === node.id;
 class Order extends Conversation {
   constructor(log) {
@@ -489,8 +490,7 @@ class Order extends Conversation {
     need(!this.sealOf.has(request.id), "SEALED_BEFORE");
     const entries = this.coverage(request, prev, isAnswer(first, prev) ? first : null, m);
     need(entries.join() === b.entries.join(), "COVERAGE_WRONG");
-    const chained = (d, id) => sha256(d, unhex(id), unhex(this.at(id).body_digest));
-    const digest = entries.reduce(chained, prev.digest);
+    const digest = entries.reduce((d, id) => sha256(d, unhex(id), unhex(this.at(id).body_digest)), prev.digest);
     need(hex(digest) === b.context_digest, "CONTEXT_DIGEST_WRONG");
     const node = { id: e.id, author: e.author, request: request.id, prev, entries, digest };
     Object.assign(node, { chain: [...prev.chain, node], context: [...prev.context, ...entries] });
@@ -501,9 +501,8 @@ class Order extends Conversation {
   replies(kind, id) { return this.children.of(id).filter((e) => e.kind === kind && onlyParent(e) === id); }
   answer(id, author) { return this.replies(GENERATION, id).find((e) => e.author === author); }
   answerOf(node) { return this.answer(node.id, node.author); }
-  answerTo(requestId) {
-    const node = this.sealOf.get(requestId);
-    return node ? this.answerOf(node) : this.answer(requestId, this.at(requestId)?.control?.host);
+  answerTo(id) {
+    return this.sealOf.has(id) ? this.answerOf(this.sealOf.get(id)) : this.answer(id, this.at(id)?.control?.host);
   }
   closing(request, m = this.now) {
     const mayClose = (e) => e.author === request.author || m.has(e.author, OWNER);
@@ -524,27 +523,31 @@ class Order extends Conversation {
     for (const e of entries) places.add(positionOf(e), e);
     const forked = entries.filter((e) => places.of(positionOf(e)).length > 1);
     const isDropped = (e) => forked.some((f) => laneOf(f) === laneOf(e) && f.seq <= e.seq);
-    const isListed = (e) => {
-      if (e.id === request.id) return true;
-      if (isDropped(e) || !CONTEXT_KINDS.includes(e.kind) || !m.sees(e)) return false;
-      return e.kind !== GENERATION || this.nodes.get(onlyParent(e))?.author === e.author;
-    };
-    return idsOf(entries.filter(isListed).sort(withFirst((e) => isAnswer(e, prev))));
+    const isContext = (e) => e.kind !== GENERATION || this.nodes.get(onlyParent(e))?.author === e.author;
+    const isKept = (e) => CONTEXT_KINDS.includes(e.kind) && m.sees(e) && !isDropped(e) && isContext(e);
+    return idsOf(entries.filter((e) => e.id === request.id || isKept(e)).sort(withFirst((e) => isAnswer(e, prev))));
   }
   tips() {
     const nodes = [...this.sealOf.values()], inner = new Set(nodes.map((n) => n.prev));
     const activity = (n) => this.answerOf(n) ?? this.at(n.id);
     return nodes.filter((n) => !inner.has(n)).sort((a, b) => byOrder(activity(a), activity(b)));
   }
-  branchEnd(node) {
-    return [...this.sealOf.values()].reduce((end, n) => (n.prev === end ? n : end), node); // in order(x)
+  branchEnd(node, leads = () => true) {
+    return [...this.sealOf.values()].reduce((end, n) => (n.prev === end && leads(n) ? n : end), node); // in order(x)
   }
+  queued(request, basis) { // where a queued request goes on; undefined while it waits for one that forks
+    const fork = this.each(this.reach(request.parents)).filter(isFork).sort(byOrder).at(-1);
+    const end = this.branchEnd(basis), base = this.resolve(fork?.basis ?? "");
+    if (!fork || end.context.includes(fork.id) || ![ROOT, ...base.chain].includes(basis)) return end;
+    const other = this.branchEnd(base, (n) => n.context.includes(fork.id));
+    return other === base && this.isOpen(fork) && this.isHost(fork.control?.host) ? undefined : other;
+  }
+  isHost(key) { return this.now.has(key, HOST) && !this.now.kept.has(key); }
   sealable(requestId) {
-    const request = this.at(requestId), host = request.control?.host, { now } = this;
-    if (!now.sees(request) || this.sealOf.has(requestId) || this.answerTo(requestId)) return null;
-    if (!now.has(host, HOST) || now.kept.has(host)) return null;
-    const queues = request.conflict === 0, basis = this.resolve(request.basis);
-    const m = this.membersAt(this.membershipHeads().slice(-64)), prev = queues ? this.branchEnd(basis) : basis;
+    const request = this.at(requestId), queues = request.conflict === 0, basis = this.resolve(request.basis);
+    if (!this.now.sees(request) || this.sealOf.has(requestId) || this.answerTo(requestId)) return null;
+    const m = this.membersAt(this.membershipHeads().slice(-64)), prev = queues ? this.queued(request, basis) : basis;
+    if (!this.isHost(request.control?.host) || !prev) return null;
     const answer = this.answerOf(prev), isClosed = this.isClosed(prev, request, m);
     const entries = this.coverage(request, prev, answer, m), prev_seal = prev.id || null;
     if (answer && (!queues || entries.includes(answer.id))) return { prev_seal, entries };
@@ -563,13 +566,11 @@ class Order extends Conversation {
   isOpen(e) { return e.kind === REQUEST && this.now.sees(e) && !this.answerTo(e.id) && !this.closing(e).length; }
   late(tip) {
     const listed = new Set(tip.context), behind = this.descend([this.start(tip)]);
-    const forks = (e) => e.conflict === 1 && this.now.sees(e);
-    const isApart = (e) => e.kind === REQUEST && (this.sealOf.has(e.id) || forks(e) || this.isOpen(e));
+    const isApart = (e) => this.sealOf.has(e.id) || (isFork(e) && this.now.sees(e)) || this.isOpen(e);
     const asked = without(without(idsOf(this.entries.filter(isApart)), listed), behind);
     const seals = [...this.sealOf.values()].filter((n) => !tip.chain.includes(n));
     const apart = new Set([...asked, ...idsOf(seals)]);
-    const parents = (id) => without(this.at(id).parents, listed);
-    const meetsApart = (id) => [...walk([id], parents)].some((at) => apart.has(at));
+    const meetsApart = (id) => [...this.unlisted(this.at(id), tip)].some((at) => apart.has(at));
     const roots = [this.log.conversation, ...idsOf(tip.chain), ...listed];
     const ways = this.descend(roots, (e) => this.nodes.has(e.id));
     const free = without(ways, this.reach([...this.sealOf.keys(), ...asked]));
@@ -588,8 +589,7 @@ class Order extends Conversation {
   frontier(tip, tail) {
     const start = this.start(tip), ends = [this.at(start), ...tail];
     const free = without(idsOf(ends), this.reach(ends.flatMap((e) => e.parents)));
-    const latest = this.each(free).sort(byOrder).reverse().sort(by((e) => e.id !== start));
-    return sorted(idsOf(latest.slice(0, 64)));
+    return sorted(idsOf(this.each(free).sort(byOrder).reverse().sort(by((e) => e.id !== start)).slice(0, 64)));
   }
 }
 
@@ -882,8 +882,8 @@ const ANSWERS = {
     const isFirst = (e) => [0, 3].includes(e.track);
     const send = idsOf(c.each(without(c.covered, held)).sort(withFirst(isFirst)));
     const formOf = ({ author, epoch, track, seq, id }) => ({ author, epoch: String(epoch), track, seq, id });
-    const diverged = sorted(idsOf(unknown.filter(isForked)));
-    return { heads: c.heads.map(formOf), send, want: sorted(idsOf(unknown)), diverged };
+    const [want, diverged] = [unknown, unknown.filter(isForked)].map((heads) => sorted(idsOf(heads)));
+    return { heads: c.heads.map(formOf), send, want, diverged };
   },
   project: (q) => project(q.entries),
   client: (q) => ({ client_id: String(q.id ? clientOf(unhex(q.id)) : laneClient(q)) }),

@@ -21,7 +21,7 @@ from model_host.stop import PartialText, StopMatcher
 from model_host.text import VisibleText
 from replica.conversation import Cause, Outcome, next_seal
 from replica.log import CONTINUABLE, FinishReason, Generation
-from replica.order import Order
+from replica.order import Ahead, Order
 from tests.conformance.planted_peers import Planted
 from tests.simulation.planted import Patch
 
@@ -120,10 +120,17 @@ def renders_behind_the_newest_seal() -> Patch:
 
 
 def goes_on_at_the_newest_branch() -> Patch:
-    def newest(self, node):
+    def newest(self, node, *, listing=None):
         return (self.tips() or [node])[-1]
 
     return mock.patch.object(Order, "branch_end", newest)
+
+
+def queues_on_the_branch_that_was_left() -> Patch:
+    def left(order, parents, basis):
+        return Ahead(order.branch_end(basis))
+
+    return mock.patch.object(next_seal, "queued_behind", left)
 
 
 def queues_requests_that_fork() -> Patch:
@@ -324,6 +331,7 @@ ANSWERS = [
     Planted(renders_behind_the_newest_seal, "answers/branches"),
     Planted(goes_on_at_the_newest_branch, "seals/branches"),
     Planted(queues_requests_that_fork, "seals/branches", hangs=True),
+    Planted(queues_on_the_branch_that_was_left, "seals/queued-behind-fork"),
     Planted(states_log_probabilities_of_scores, "sampling/log-probabilities-of-the-model"),
     Planted(ends_before_the_least_length, "sampling/least-length"),
     Planted(goes_on_behind_wrong_guesses, "sampling/guesses"),

@@ -8,6 +8,7 @@ from replica.limits import OPEN_LOOKED_AT
 from replica.log.body import Cancel, Member, Request, Revocation, Role, Sampling
 from replica.log.entry import Entry
 from syncd.hint import Answered, Hint, OwnHead, answers, hint_for
+from tests.support.branches import Scene
 from tests.support.call_count import calls
 from tests.support.sample import Sample
 from tests.support.stories import Story, answer, cut_at
@@ -229,6 +230,17 @@ def test_the_latest_requests_are_those_of_the_log_whatever_the_order_of_their_ar
     for request in reversed(requests):
         asked.add(request)
     assert asked.hint().open_request == requests[-OPEN_LOOKED_AT].id
+
+
+def test_a_request_queued_behind_a_fork_extends_no_branch_that_was_left() -> None:
+    scene = Scene()
+    _, base, answer = scene.turn()
+    _, _, last = scene.turn(answer, basis=base)
+    fork = scene.ask(answer, basis=base, fork=True)
+    scene.ask(fork, basis=base)
+    assert hint_for(scene.held, scene.ada.public).open_request is None
+    beside = scene.ask(last, basis=base)
+    assert hint_for(scene.held, scene.ada.public).open_request == beside.id
 
 
 # --- answers --------------------------------------------------------------------------

@@ -9,6 +9,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from antiphon.conformance.naive_members import naive_covered, naive_membership
 from antiphon.conformance.naive_order import NaiveOrder, naive_order
+from antiphon.conformance.naive_sealable import naive_sealable
 from antiphon.conformance.naive_tail import CoveredLog, naive_frontier, naive_tail
 from antiphon.conformance.questions import ORDERS, Case, arranged
 from replica.conversation import Conversation, seal_by_coverage
@@ -316,7 +317,7 @@ def random_cases(seed: int) -> Iterator[Case]:
     asked = {
         "seals": seals,
         "answers": sorted(order["answers"]),
-        "sealable": [],
+        "sealable": sorted(order["sealable"]),
         "tails": tips,
     }
     for number in range(ORDERS):
@@ -340,7 +341,8 @@ def _of_the_covered(
     yield Case(f"{name}/fold-covered", ("ORD-18",), {"ask": "fold", **given}, same)
     seals = {i: seal for i, seal in order["seals"].items() if i in covered}
     asked = {"seals": sorted(seals), "answers": sorted(order["answers"])}
-    asked |= {"sealable": [], "tails": [one["tip"] for one in order["tails"]]}
+    asked |= {"sealable": sorted(order["sealable"])}
+    asked |= {"tails": [one["tip"] for one in order["tails"]]}
     expected = {**order, "seals": seals}
     yield Case(f"{name}/order-covered", ("ORD-18",), {"ask": "order", **given, **asked}, expected)
 
@@ -394,8 +396,22 @@ def _expected_order(log: Log) -> dict[str, Any]:
     return {
         "seals": seals,
         "answers": {i.hex(): a.hex() if a else None for i, a in answers.items()},
+        "sealable": _expected_sealable(log, order, covered),
         "tails": _expected_tails(log, order, covered),
     }
+
+
+def _expected_sealable(log: Log, order: NaiveOrder, covered: set[EntryId]) -> dict[str, object]:
+    state = naive_membership(log)
+    found: dict[str, object] = {}
+    for entry in (log.entries[i] for i in covered):
+        if entry.header.kind == Kind.REQUEST:
+            seal = naive_sealable(log, order, state, covered, entry)
+            found[entry.id.hex()] = seal and {
+                "prev_seal": seal[0].hex() if seal[0] else None,
+                "entries": [i.hex() for i in seal[1]],
+            }
+    return found
 
 
 def _expected_tails(log: Log, order: NaiveOrder, covered: set[EntryId]) -> list[object]:

@@ -102,6 +102,40 @@ def test_a_queued_request_waits_for_the_end_of_its_branch() -> None:
     assert found.parent.id == left_seal.id
 
 
+def test_a_request_queued_behind_a_fork_waits_for_its_seal_while_that_may_come() -> None:
+    scene = Scene()
+    _, base, answer = scene.turn()
+    scene.turn(answer, basis=base)
+    fork = scene.ask(answer, basis=base, fork=True)
+    queued = scene.ask(fork, basis=base)
+    assert sealable(scene.held, queued.id) is None
+    found = sealable(scene.held, fork.id)
+    assert found is not None
+    assert found.entries == (answer.id, fork.id)
+    seal = scene.seal(fork)
+    assert sealable(scene.held, queued.id) is None
+    told = scene.answer(seal)
+    found = sealable(scene.held, queued.id)
+    assert found is not None
+    assert found.parent is scene.held.order.nodes[seal.id]
+    assert found.entries == (told.id, queued.id)
+
+
+def test_a_request_queued_behind_a_fork_that_is_over_begins_its_branch() -> None:
+    scene = Scene()
+    _, base, answer = scene.turn()
+    scene.turn(answer, basis=base)
+    refused, closed = (scene.ask(answer, basis=base, fork=True) for _ in range(2))
+    queued = [scene.ask(fork, basis=base) for fork in (refused, closed)]
+    scene.refuse(refused)
+    scene.cancel(closed)
+    for fork, request in zip((refused, closed), queued, strict=True):
+        found = sealable(scene.held, request.id)
+        assert found is not None
+        assert found.parent is scene.held.order.nodes[base.id]
+        assert found.entries == (answer.id, fork.id, request.id)
+
+
 # --- lost hosts -------------------------------------------------------------------
 
 

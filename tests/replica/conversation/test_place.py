@@ -5,6 +5,7 @@ import pytest
 from replica.conversation.place import (
     Place,
     first_seal_with,
+    forks_at,
     goes_behind,
     newest_leaf,
     newest_place,
@@ -15,6 +16,7 @@ from replica.log.body import Cancel, Request, Sampling
 from replica.log.entry import Conflict
 from replica.refusals import ArgumentInvalid
 from tests.replica.order.turn import Turn
+from tests.support.branches import Scene
 from tests.support.writers import said
 
 
@@ -129,3 +131,22 @@ def test_a_turn_that_waits_goes_behind_the_end_of_its_branch_unless_it_forks() -
     assert [place.basis for place in places] == [turn.seal.id] * 2
     found = [goes_behind(turn.held, place) for place in places]
     assert [node.id for node in found if node is not None] == [ahead.id, turn.seal.id]
+
+
+def test_a_turn_that_waits_behind_a_fork_goes_behind_its_basis_then_behind_its_seal() -> None:
+    scene = Scene()
+    _, base, answer = scene.turn()
+    scene.turn(answer, basis=base)
+    fork = scene.ask(answer, basis=base, fork=True)
+    queued = scene.ask(fork, basis=base)
+    nodes = scene.held.order.nodes
+    for request in (fork, queued):
+        place = place_on_branch(scene.held, request.id)
+        assert place == Place((queued.id,), base.id)
+        assert goes_behind(scene.held, place) is nodes[base.id]
+        assert forks_at(scene.held, place)
+    seal = scene.seal(fork)
+    place = place_on_branch(scene.held, queued.id)
+    assert place == Place((queued.id,), base.id)
+    assert goes_behind(scene.held, place) is nodes[seal.id]
+    assert not forks_at(scene.held, place)

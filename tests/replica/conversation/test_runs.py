@@ -25,6 +25,7 @@ from replica.conversation.runs import (
 from replica.ids import EntryId
 from replica.log.body import (
     FinishReason,
+    Generation,
     Message,
     Revocation,
     Speaker,
@@ -176,6 +177,13 @@ def test_another_try_stands_beside_an_answer_and_in_the_place_of_a_refusal(turns
     assert retry_place(turns.held, request.id) == Place(parents, None, Conflict.QUEUE)
     turns.answer(request, reason=FinishReason.INTERRUPTED)
     assert retry_place(turns.held, request.id) == Place(parents, None, Conflict.FORK)
+
+
+def test_another_try_of_a_refused_request_that_forks_forks_again(turns: Turns):
+    said = turns.say(turns.owner, "Or rather?", turns.genesis)
+    request = turns.ask(turns.owner, said, conflict=Conflict.FORK)
+    turns.add(turns.host, Generation((1,), (), 0, FinishReason.REFUSED), request)
+    assert retry_place(turns.held, request.id) == Place((said.id,), None, Conflict.FORK)
 
 
 def test_the_tools_offered_are_those_of_the_last_definition_before(turns: Turns):

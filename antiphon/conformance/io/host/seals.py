@@ -102,6 +102,22 @@ async def branches(run: UnderTest) -> None:
             before = [request for _, request in asked]
 
 
+@_case("ORD-11")
+async def queued_behind_fork(run: UnderTest) -> None:
+    """A request queued behind one that forks, both sent at once, goes behind the answer to it."""
+    async with run.talk() as talk:
+        first = await talk.ask()
+        await talk.ask("Go on.")
+        basis = talk.held.order.seal_of[first]
+        _, fork = await ask_behind(talk, first, "Or rather?", Conflict.FORK)
+        body = talk.request_body()
+        queued = (await talk.write(body, parents=(fork,), basis=basis)).id
+        await talk.answer(queued)
+        order, seal = talk.held.order, talk.seal_of(queued)
+        equal(seal.prev_seal, order.seal_of.get(fork), "prev_seal behind a request that forks")
+        equal(seal.entries, (order.generation_of(fork), queued), "the list behind it")
+
+
 @_case("ORD-6")
 async def other_host(run: UnderTest) -> None:
     """A request that names another host gets no seal of this one."""

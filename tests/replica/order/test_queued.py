@@ -1,0 +1,64 @@
+"""The seal that a queued request extends; further cases are in spec/vectors/order.json."""
+
+from replica.log.entry import Entry
+from replica.order.queued import Ahead, queued_behind
+from tests.support.branches import Scene
+
+
+class Left(Scene):
+    """Two turns, and a request that forks behind the first of them."""
+
+    def __init__(self) -> None:
+        """Write them."""
+        super().__init__()
+        _, self.base, answer = self.turn()
+        _, self.end, self.last = self.turn(answer, basis=self.base)
+        self.fork = self.ask(answer, basis=self.base, fork=True)
+
+    def ahead(self, *parents: Entry, basis: Entry | None) -> Ahead:
+        """Return what is ahead of a queued request there."""
+        order = self.held.order
+        node = order.nodes[basis.id] if basis is not None else None
+        return queued_behind(order, [e.id for e in parents], node)
+
+    def node(self, seal: Entry) -> object:
+        """Return the node of a seal."""
+        return self.held.order.nodes[seal.id]
+
+
+def test_without_a_fork_the_earliest_children_lead_on() -> None:
+    left = Left()
+    assert left.ahead(left.hello, basis=left.base) == Ahead(left.held.order.nodes[left.end.id])
+
+
+def test_behind_a_fork_without_a_seal_there_is_its_basis() -> None:
+    left = Left()
+    found = left.ahead(left.say(left.fork), basis=left.base)
+    assert found.node is left.node(left.base)
+    assert found.fork == left.fork
+
+
+def test_behind_a_sealed_fork_its_branch_goes_on() -> None:
+    left = Left()
+    seal = left.seal(left.fork)
+    assert left.ahead(left.fork, basis=left.base) == Ahead(left.held.order.nodes[seal.id])
+    answer = left.answer(seal)
+    _, further, _ = left.turn(answer, basis=seal)
+    assert left.ahead(left.fork, basis=left.base).node is left.node(further)
+    assert left.ahead(left.fork, basis=None).node is left.node(further)
+
+
+def test_a_fork_further_back_than_the_basis_leads_nowhere() -> None:
+    left = Left()
+    found = left.ahead(left.fork, left.last, basis=left.end)
+    assert found == Ahead(left.held.order.nodes[left.end.id])
+
+
+def test_a_fork_at_the_root_has_no_seal_ahead() -> None:
+    scene = Scene()
+    _, seal, _ = scene.turn()
+    fork = scene.ask(scene.hello, fork=True)
+    order = scene.held.order
+    assert queued_behind(order, [fork.id], None) == Ahead(None, fork)
+    behind_seal = queued_behind(order, [fork.id], order.nodes[seal.id])
+    assert behind_seal == Ahead(order.nodes[seal.id])
