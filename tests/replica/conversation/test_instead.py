@@ -61,3 +61,38 @@ def test_a_message_with_a_cancelled_fork_behind_it_is_in_no_later_context() -> N
     )
     turn.admit(turn.ada.write(turn.held.id, Cancel(), parents=[fork]))
     assert newest_place(turn.held).parents == (turn.held.order.nodes[seal.id].generation,)
+
+
+def forking(turn: Turn, after: Entry, basis: Entry | None) -> Entry:
+    """Write a request that forks."""
+    body = turn.held.log.body(turn.ask.id)
+    assert body is not None
+    more = {"parents": [after], "basis": basis, "conflict": Conflict.FORK}
+    return turn.admit(turn.ada.write(turn.held.id, body, **more))
+
+
+def cancelled(turn: Turn, request: Entry) -> Entry:
+    """Cancel a request."""
+    return turn.admit(turn.ada.write(turn.held.id, Cancel(), parents=[request]))
+
+
+def test_in_place_of_a_question_that_forked_it_forks_from_the_same_place() -> None:
+    turn = Turn()
+    first, request = asked(turn, "first", turn.answer, basis=turn.seal)
+    words = turn.ada.write(turn.held.id, said("rather"), parents=[turn.answer], basis=turn.seal)
+    forks = forking(turn, turn.admit(words), turn.seal)
+    cancelled(turn, forking(turn, cancelled(turn, forks), turn.seal))
+    place = Place((turn.answer.id,), turn.seal.id, Conflict.FORK)
+    assert place_instead_of(turn.held, words.id) == place
+    turn.sealed(request, [turn.answer, first, request], turn.seal)
+    assert place_instead_of(turn.held, words.id) == place
+
+
+def test_in_place_of_a_message_without_a_question_it_queues_behind_what_was_asked_since() -> None:
+    turn = Turn()
+    first, request = asked(turn, "first", turn.answer, basis=turn.seal)
+    words = turn.ada.write(turn.held.id, said("alone"), parents=[turn.answer], basis=turn.seal)
+    cancelled(turn, forking(turn, turn.admit(words), turn.seal))
+    seal = turn.sealed(request, [turn.answer, first, request], turn.seal)
+    place = place_instead_of(turn.held, words.id)
+    assert (place.basis, place.conflict) == (seal.id, Conflict.QUEUE)
