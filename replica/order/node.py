@@ -85,6 +85,10 @@ class SealNode:
         """Say whether the chain up to and including this seal lists `entry_id`."""
         return self.coverage.covers(entry_id, self.depth)
 
+    def lists(self, entry_id: EntryId) -> bool:
+        """Say whether this seal itself lists `entry_id`."""
+        return self.coverage.depth_of.get(entry_id) == self.depth
+
     def lists_answer_of(self, parent: "SealNode") -> bool:
         """Say whether this seal lists the answer of the seal it extends."""
         return parent.generation in self.seal.entries

@@ -234,14 +234,14 @@ class Order:
     ) -> SealNode | None:
         """Return the leaf reached from `node` by the earliest child at each step.
 
-        With `listing`, only children of which the chain lists that entry are followed.
+        With `listing`, the first of these is one that lists that entry itself.
         """
-        while children := self.children(node):
-            if listing is not None:
-                children = [child for child in children if child.covers(listing)]
-                if not children:
-                    break
+        children = self.children(node)
+        if listing is not None:
+            children = [child for child in children if child.lists(listing)]
+        while children:
             node = min(children, key=lambda n: self.log.entries[n.id].order_key)
+            children = self.children(node)
         return node
 
     def answer(self, request_id: EntryId) -> Generation | None:

@@ -100,3 +100,11 @@ def test_a_seal_lists_the_answer_of_its_parent_only_once_there_is_one_in_it() ->
     assert not second.lists_answer_of(first)
     first.generation = entry(11)
     assert second.lists_answer_of(first)
+
+
+def test_a_seal_lists_its_own_entries_and_none_of_its_chain_or_of_seals_beside_it() -> None:
+    first = node(1, None, entry(10))
+    second = node(2, first, entry(11), entry(12))
+    beside = node(3, first, entry(13))
+    assert [second.lists(entry(number)) for number in range(10, 14)] == [False, True, True, False]
+    assert [beside.lists(entry(number)) for number in range(10, 14)] == [False, False, False, True]
