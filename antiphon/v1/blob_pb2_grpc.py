@@ -64,14 +64,15 @@ class BlobServiceServicer:
     """
 
     def Stat(self, request, context):
-        """Is it there, and how much of it?
+        """Is it there, and how much of it? Of an unknown blob nothing.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Read(self, request, context):
-        """Get its bytes from an offset.
+        """Get its bytes from an offset: BLOB_NOT_FOUND unless it is complete, BLOB_OFFSET_INVALID beyond
+        its end.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

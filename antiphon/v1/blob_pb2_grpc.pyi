@@ -36,9 +36,11 @@ class BlobServiceStub:
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> BlobServiceAsyncStub: ...
     Stat: _grpc.UnaryUnaryMultiCallable[_blob_pb2.StatRequest, _blob_pb2.StatResponse]
-    """Is it there, and how much of it?"""
+    """Is it there, and how much of it? Of an unknown blob nothing."""
     Read: _grpc.UnaryStreamMultiCallable[_blob_pb2.ReadRequest, _blob_pb2.ReadResponse]
-    """Get its bytes from an offset."""
+    """Get its bytes from an offset: BLOB_NOT_FOUND unless it is complete, BLOB_OFFSET_INVALID beyond
+    its end.
+    """
     Write: _grpc.StreamUnaryMultiCallable[_blob_pb2.WriteRequest, _blob_pb2.WriteResponse]
     """Put its bytes, resuming at the committed size. Not for keys that may only read: ROLE_FORBIDS."""
     Remove: _grpc.UnaryUnaryMultiCallable[_blob_pb2.RemoveRequest, _blob_pb2.RemoveResponse]
@@ -52,9 +54,11 @@ class BlobServiceAsyncStub(BlobServiceStub):
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     Stat: _aio.UnaryUnaryMultiCallable[_blob_pb2.StatRequest, _blob_pb2.StatResponse]  # type: ignore[assignment]
-    """Is it there, and how much of it?"""
+    """Is it there, and how much of it? Of an unknown blob nothing."""
     Read: _aio.UnaryStreamMultiCallable[_blob_pb2.ReadRequest, _blob_pb2.ReadResponse]  # type: ignore[assignment]
-    """Get its bytes from an offset."""
+    """Get its bytes from an offset: BLOB_NOT_FOUND unless it is complete, BLOB_OFFSET_INVALID beyond
+    its end.
+    """
     Write: _aio.StreamUnaryMultiCallable[_blob_pb2.WriteRequest, _blob_pb2.WriteResponse]  # type: ignore[assignment]
     """Put its bytes, resuming at the committed size. Not for keys that may only read: ROLE_FORBIDS."""
     Remove: _aio.UnaryUnaryMultiCallable[_blob_pb2.RemoveRequest, _blob_pb2.RemoveResponse]  # type: ignore[assignment]
@@ -71,7 +75,7 @@ class BlobServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _blob_pb2.StatRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_blob_pb2.StatResponse, _abc.Awaitable[_blob_pb2.StatResponse]]:
-        """Is it there, and how much of it?"""
+        """Is it there, and how much of it? Of an unknown blob nothing."""
 
     @_abc_1.abstractmethod
     def Read(
@@ -79,7 +83,9 @@ class BlobServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _blob_pb2.ReadRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_blob_pb2.ReadResponse], _abc.AsyncIterator[_blob_pb2.ReadResponse]]:
-        """Get its bytes from an offset."""
+        """Get its bytes from an offset: BLOB_NOT_FOUND unless it is complete, BLOB_OFFSET_INVALID beyond
+        its end.
+        """
 
     @_abc_1.abstractmethod
     def Write(

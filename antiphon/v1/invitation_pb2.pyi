@@ -248,7 +248,7 @@ class AnswerRequest(_message.Message):
     newcomer: _builtins.bytes
     """The key that left the proof, 32 bytes."""
     verdict: Global___JoinVerdict.ValueType
-    """The answer."""
+    """The answer: a number from 1 to 255, ARGUMENT_INVALID else."""
     def __init__(
         self,
         *,

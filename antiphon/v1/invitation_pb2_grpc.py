@@ -88,14 +88,15 @@ class InvitationServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def Answer(self, request, context):
-        """Answer a proof in a mailbox of the caller.
+        """Answer a proof in a mailbox of the caller; idempotent. The last answer holds. Without such a
+        mailbox or proof it does nothing.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def CloseMailbox(self, request, context):
-        """Remove a mailbox of the caller.
+        """Remove a mailbox of the caller, if there is one; idempotent.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -40,9 +40,11 @@ class InvitationServiceStub:
     Collect: _grpc.UnaryUnaryMultiCallable[_invitation_pb2.CollectRequest, _invitation_pb2.CollectResponse]
     """Get the proofs in mailboxes of the caller."""
     Answer: _grpc.UnaryUnaryMultiCallable[_invitation_pb2.AnswerRequest, _invitation_pb2.AnswerResponse]
-    """Answer a proof in a mailbox of the caller."""
+    """Answer a proof in a mailbox of the caller; idempotent. The last answer holds. Without such a
+    mailbox or proof it does nothing.
+    """
     CloseMailbox: _grpc.UnaryUnaryMultiCallable[_invitation_pb2.CloseMailboxRequest, _invitation_pb2.CloseMailboxResponse]
-    """Remove a mailbox of the caller."""
+    """Remove a mailbox of the caller, if there is one; idempotent."""
 
 @_typing.type_check_only
 class InvitationServiceAsyncStub(InvitationServiceStub):
@@ -56,9 +58,11 @@ class InvitationServiceAsyncStub(InvitationServiceStub):
     Collect: _aio.UnaryUnaryMultiCallable[_invitation_pb2.CollectRequest, _invitation_pb2.CollectResponse]  # type: ignore[assignment]
     """Get the proofs in mailboxes of the caller."""
     Answer: _aio.UnaryUnaryMultiCallable[_invitation_pb2.AnswerRequest, _invitation_pb2.AnswerResponse]  # type: ignore[assignment]
-    """Answer a proof in a mailbox of the caller."""
+    """Answer a proof in a mailbox of the caller; idempotent. The last answer holds. Without such a
+    mailbox or proof it does nothing.
+    """
     CloseMailbox: _aio.UnaryUnaryMultiCallable[_invitation_pb2.CloseMailboxRequest, _invitation_pb2.CloseMailboxResponse]  # type: ignore[assignment]
-    """Remove a mailbox of the caller."""
+    """Remove a mailbox of the caller, if there is one; idempotent."""
 
 class InvitationServiceServicer(metaclass=_abc_1.ABCMeta):
     """Served by a hub. Every call carries the ticket, as those of SyncService do."""
@@ -93,7 +97,9 @@ class InvitationServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _invitation_pb2.AnswerRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_invitation_pb2.AnswerResponse, _abc.Awaitable[_invitation_pb2.AnswerResponse]]:
-        """Answer a proof in a mailbox of the caller."""
+        """Answer a proof in a mailbox of the caller; idempotent. The last answer holds. Without such a
+        mailbox or proof it does nothing.
+        """
 
     @_abc_1.abstractmethod
     def CloseMailbox(
@@ -101,6 +107,6 @@ class InvitationServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _invitation_pb2.CloseMailboxRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_invitation_pb2.CloseMailboxResponse, _abc.Awaitable[_invitation_pb2.CloseMailboxResponse]]:
-        """Remove a mailbox of the caller."""
+        """Remove a mailbox of the caller, if there is one; idempotent."""
 
 def add_InvitationServiceServicer_to_server(servicer: InvitationServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

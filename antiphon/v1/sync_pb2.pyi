@@ -763,9 +763,11 @@ class Draft(_message.Message):
     request: _builtins.bytes
     """The request being answered, 32 bytes."""
     run: _builtins.int
-    """Number of the run; another number means: discard what was shown."""
+    """Number of the run. A frame of another number at offsets 0 means: discard what was shown; at
+    other offsets it is dropped.
+    """
     token_offset: _builtins.int
-    """Output index of the first of `token_ids`."""
+    """Output index of the first of `token_ids`. Of progress 0, as is `byte_offset`."""
     byte_offset: _builtins.int
     """Offset of `data` in the visible output, in bytes."""
     data: _builtins.bytes
@@ -1068,7 +1070,9 @@ class PushOutcome(_message.Message):
     """It is durable."""
     @_builtins.property
     def fault(self) -> _errors_pb2.Fault:
-        """Why it is not."""
+        """Why it is not: the reason of its admission (spec/02-entry §6). ENTRIES_MISSING, with the ids,
+        where it would be pending; CONVERSATION_NOT_FOUND where the caller is no member.
+        """
 
     @_builtins.property
     def warning(self) -> _errors_pb2.Fault:
