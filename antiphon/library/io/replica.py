@@ -211,8 +211,8 @@ class Replica:
         """Wait until the hub and this replica hold the same everywhere; False after the timeout.
 
         Conversations that the hub never takes again are left out: those that were deleted, and
-        those from which this key was removed. Raises ReplicaClosed, also where it is closed
-        meanwhile.
+        those from which this key was removed. So are those that are deleted here meanwhile.
+        Raises ReplicaClosed, also where it is closed meanwhile.
 
         >>> await me.sync(timeout_s=5.0)
         True
@@ -220,7 +220,7 @@ class Replica:
         check_timeout(timeout_s)
         core = self._core
         synced = AllSynced(core.hub, await self._stored(), self._listed)
-        return await core.wait_for(synced.is_done, timeout_s)
+        return await synced.wait(core, timeout_s)
 
     # --- names --------------------------------------------------------------------------
 

@@ -9,6 +9,8 @@ import pytest
 
 from replica.io import Replica, keys
 from replica.refusals import ConversationUnknown
+from syncd.io.config import HubConfig
+from syncd.io.server import start
 from tests.antiphon.library.conftest import Lab
 
 
@@ -64,3 +66,23 @@ async def test_a_sync_in_progress_ends_with_the_conversation(lab: Lab, is_first:
         with pytest.raises(ConversationUnknown):
             async with asyncio.timeout(10):
                 await waiting
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+async def test_a_sync_of_all_leaves_out_what_is_deleted_meanwhile(lab: Lab, is_first: bool):
+    """It waited for its timeout, and was False."""
+    opening = (lab.open(), another_process(lab))
+    async with opening[not is_first] as one, opening[is_first] as two:
+        me, other = (one, two) if is_first else (two, one)
+        plan = await me.conversation("plan")
+        assert await plan.sync()
+        assert lab.hub is not None
+        await lab.hub.stop()
+        trip = await me.conversation("trip")  # of which the hub hears nothing
+        waiting = asyncio.create_task(me.sync(60.0))
+        await asyncio.sleep(0)
+        await other.delete(trip.id)
+        again = HubConfig(data_dir=lab.folder / "hub", listen=lab.hub.address)
+        lab.stack.push_async_callback((await start(again)).stop)
+        async with asyncio.timeout(30):
+            assert await waiting
