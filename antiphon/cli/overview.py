@@ -156,18 +156,23 @@ async def _local(
         held, refusal = _unreadable(conversation), error.reason
     acks = await SavedAcks.of_hub(store, session.settings.hub)
     waiting = len(await acks.unacked(held))
-    view, queue = await _queue(session, store, held)
-    losses = await losses_in(store, held)
-    own = session.own_key() if losses.count else None
+    own = session.own_key()
+    is_refused = own is not None and removal_of(held, own) is not None
+    view, queue = await _queue(session, store, held, has_ended=is_refused)
     return ConversationStatus(
         held, waiting, acks.acked_ms(conversation), NOT_ASKED, refusal, view, queue,
-        losses=losses, is_refused=own is not None and removal_of(held, own) is not None,
+        losses=await losses_in(store, held), is_refused=is_refused,
     )  # fmt: skip
 
 
-async def _queue(session: Session, store: EntryStore, held: Conversation) -> tuple[BranchView, str]:
-    """Return the branch that the next message continues, and who is answered there."""
-    if held.log.genesis is None:
+async def _queue(
+    session: Session, store: EntryStore, held: Conversation, *, has_ended: bool
+) -> tuple[BranchView, str]:
+    """Return the branch that the next message continues, and who is answered there.
+
+    Nobody is where this key gets nothing more of the conversation: no answer can come.
+    """
+    if held.log.genesis is None or has_ended:
         return NO_BRANCH, ""
     view = view_of(held, (await session.choices(store, held.id)).place(held))
     return view, queue_words(held, view, await session.names(store, held))
@@ -218,31 +223,26 @@ async def _synced(
         refusal, refusal_words = error.reason, f"{brief(error)}. {error.next_step}"
     held = replica.shelf.get(conversation) or _unreadable(conversation)
     waiting, acked_ms = replica.hub.unsynced(conversation), replica.acks.acked_ms(conversation)
-    fault = replica.hub.refusal(conversation)
-    if waiting and not refusal and fault is not None and replica.hub.is_linked:
+    fault = replica.hub.refusal(conversation) if replica.hub.is_linked else None
+    if waiting and not refusal and fault is not None:
         # One that may pass, such as a full disk of the hub, ends no sync.
         refusal, refusal_words = fault.reason, unsynced_words(replica, conversation)
     state = replica.hub.state(conversation).value
-    if refusal == ConversationUnknown.reason and removal_of(held, replica.public) is not None:
+    is_removed = removal_of(held, replica.public) is not None
+    if refusal == ConversationUnknown.reason and is_removed:
         # The hub has the entry that ended the membership, and so it took what came before.
         waiting, refusal, refusal_words = 0, "", ""
     if held.is_blocked:
         state = DAMAGED
     elif replica.hub.is_linked and not held.is_member(replica.public):
         state = "not a member"
-    view, queue = await _queue(session, replica.store, held)
+    has_ended = is_removed or replica.hub.ending(conversation) is not None
+    view, queue = await _queue(session, replica.store, held, has_ended=has_ended)
     losses = await losses_in(replica.store, held)
     return ConversationStatus(
         held, waiting, acked_ms, state, refusal, view, queue, refusal_words, losses,
-        _is_refused(replica, held),
+        is_refused=is_removed or (fault is not None and not fault.retryable),
     )  # fmt: skip
-
-
-def _is_refused(replica: Replica, held: Conversation) -> bool:
-    """Say whether the hub gives this key nothing of a conversation any more."""
-    fault = replica.hub.refusal(held.id) if replica.hub.is_linked else None
-    is_removed = removal_of(held, replica.public) is not None
-    return is_removed or (fault is not None and not fault.retryable)
 
 
 def served_by(replica: Replica) -> str | None:

@@ -150,3 +150,27 @@ def test_nothing_is_unsynced_for_a_member_that_left(world: World) -> None:
     bob.ok("members", "remove", bob.record("key", "show")["key"], "--yes")
     (status,) = bob.record("status")["conversations"]
     assert (status["unsynced"], status["state"], status["refusal"]) == (0, "not a member", None)
+
+
+def test_no_answer_is_awaited_by_a_member_that_left(gate: Gate) -> None:
+    """The status said for good that it is being answered."""
+    _, bob = pair(gate.world)
+    bob.ok("send", "first", "--no-wait")
+    gate.wait()
+    assert "answering you" in bob.run("status").stderr
+    bob.ok("members", "remove", bob.record("key", "show")["key"], "--yes")
+    for is_away in (False, True):
+        if is_away:
+            gate.world.stop_hub()
+        assert "answering" not in bob.run("status").stderr
+        assert bob.record("status")["conversations"][0]["waiting"] == []
+
+
+def test_no_answer_is_awaited_of_a_conversation_that_the_hub_deleted(gate: Gate) -> None:
+    ada, bob = pair(gate.world)
+    bob.ok("send", "first", "--no-wait")
+    gate.wait()
+    assert "answering you" in bob.run("status").stderr
+    ada.ok("delete", "--hub", "--yes")
+    assert "answering" not in bob.run("status").stderr
+    assert bob.record("status")["conversations"][0]["waiting"] == []
