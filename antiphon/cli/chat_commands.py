@@ -74,7 +74,7 @@ async def undo(chat: ChatSession, _rest: str) -> None:
     """Let the next message come in place of the last one, whose answer is cancelled."""
     last = await _last_question(chat)
     what = await take_back(chat, last)
-    await chat.go_to(last, is_instead=True)
+    await chat.go_instead_of(last)
     words = row_of(chat.held, chat.held.log.entries[last], chat.names).text
     chat.session.out.note(f"undone: {cut(' '.join(words.split()), PREVIEW_CELLS)}")
     chat.session.out.note(Text(what, style="dim"))

@@ -17,7 +17,7 @@ from replica.conversation import Conversation, KeyRemoved, Place, removal_of
 from replica.errors import AntiphonError
 from replica.ids import ConversationId, EntryId, short
 from replica.io import Replica, RequestOptions, documents, turns
-from replica.log import Conflict, Entry, Generation
+from replica.log import Conflict, Entry, Generation, reach
 
 CONTINUE_STEP = "/continue goes on"
 REFUSED_STEP = (
@@ -50,6 +50,8 @@ class ChatSession:
     """Hex id of the request whose branch is shown. Others' branches don't change it."""
     recent_max: int = 6
     """Messages shown at the beginning."""
+    undone: set[EntryId] = field(default_factory=set)
+    """What this user wrote from a message on that was undone; its answer is no news."""
     refusal: KeyRemoved | None = None
     """Why the hub neither sends nor receives this conversation; it is only read then."""
 
@@ -71,6 +73,14 @@ class ChatSession:
         choices = await self.choices()
         choices.at, choices.is_instead, choices.branch = entry_id.hex(), is_instead, ""
         await self.session.choose_next(self.replica.store, self.held.id, choices)
+
+    async def go_instead_of(self, message: EntryId) -> None:
+        """Let the next message come in place of one that is undone."""
+        log = self.held.log
+        behind = reach([message], log.children)
+        me = self.replica.public
+        self.undone |= {i for i in behind if log.entries[i].header.author == me}
+        await self.go_to(message, is_instead=True)
 
     async def read_names(self) -> None:
         """Read the names of keys, after a change of the document."""

@@ -33,7 +33,8 @@ class OtherBranches:
         """Note where new seals have begun other branches, and that others go on with the one left.
 
         A branch is left while the next message follows a chosen entry. What was on the branch
-        that is shown when it came is never announced.
+        that is shown when it came is never announced, and what was undone is not: a host may
+        have sealed it before it was told.
         """
         new, self._new = self._new, []
         if not new:
@@ -41,7 +42,7 @@ class OtherBranches:
         choices, order = await self._chat.choices(), self._chat.held.order
         choice, shown = (choices.at, self._chat.branch), self._shown(choices)
         for node in filter(None, map(order.nodes.get, new)):
-            if _is_on(shown, node):
+            if _is_on(shown, node) or node.seal.request in self._chat.undone:
                 continue
             goes_on = self._is_on_left(choices, node)
             is_first = goes_on and self._said_for != choice

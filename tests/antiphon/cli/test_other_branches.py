@@ -3,15 +3,24 @@
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 import antiphon
+from antiphon.cli.chat_session import ChatSession
+from antiphon.cli.names import Names
+from antiphon.cli.other_branches import OtherBranches
+from antiphon.cli.session import Choices
+from replica.log.body import Cancel
+from replica.log.entry import Conflict, Entry
 from tests.antiphon.cli.conftest import Terminal, World
 from tests.antiphon.cli.pty_terminal import CTRL_D, PtyTerminal
 from tests.antiphon.cli.test_chat_terminal import chat, members
 from tests.antiphon.cli.test_terminal import HeldUp
 from tests.support.scripted_host import echo, no_pause, scripted_host
+from tests.support.turns import Turns
 
 __all__ = ["members"]
 
@@ -136,3 +145,49 @@ def test_what_one_asked_before_a_fork_is_no_branch_of_others(
         terminal.expect_screen("another branch, by bob: his · /switch ")
         assert terminal.screen.text.count("another branch") == 1
         assert terminal.leave(CTRL_D) == 0
+
+
+class Saved:
+    """What a session saves about the next message."""
+
+    def __init__(self) -> None:
+        self.saved = Choices()
+
+    async def choices(self, _store: object, _conversation: object) -> Choices:
+        return self.saved
+
+    async def choose_next(self, _store: object, _conversation: object, choices: Choices) -> None:
+        self.saved = choices
+
+
+async def announced(chat: ChatSession, *answers: Entry) -> list[str]:
+    """Return the branches that are announced when the seals of these answers come."""
+    said: list[str] = []
+    screen: Any = SimpleNamespace(note=lambda words, _style: said.append(words))
+    others = OtherBranches(chat, screen)
+    seals = (chat.held.log.entries[answer.header.parents[0]] for answer in answers)
+    others.receive(seals)
+    await others.look()
+    await others.announce()
+    return said
+
+
+async def test_a_question_that_was_undone_is_no_other_branch_though_the_host_sealed_it() -> None:
+    turns = Turns()
+    replica: Any = SimpleNamespace(public=turns.owner.public, store=None)
+    session: Any = Saved()
+    chat = ChatSession(session, replica, turns.held, None, {}, Names(own=turns.owner.public))
+    said = turns.say(turns.owner, "Oops.", turns.genesis)
+    asked = turns.ask(turns.owner, said)
+    apart = turns.ask(turns.owner, turns.add(turns.owner, Cancel(), asked), conflict=Conflict.FORK)
+    turns.add(turns.owner, Cancel(), apart)
+    await chat.go_instead_of(said.id)
+    place = await chat.place()
+    parents = map(turns.entry, place.parents)
+    instead = turns.ask(turns.owner, turns.say(turns.owner, "Right.", *parents), conflict=1)
+    chat.branch, session.saved = instead.id.hex(), Choices()
+    late = turns.answer(asked)
+    assert await announced(chat, turns.answer(instead), late) == []
+    elsewhere = turns.ask(turns.owner, turns.say(turns.owner, "Aside.", turns.genesis), conflict=1)
+    (words,) = await announced(chat, turns.answer(elsewhere))
+    assert words.startswith("another branch, by you: Aside.")
