@@ -18,7 +18,8 @@ from antiphon.cli.rows import cut, entries_at, words_of
 from antiphon.cli.session import Choices, Session, check_readable, find_entry, load_from
 from antiphon.cli.tables import plain_table
 from antiphon.cli.turn import check_role
-from replica.conversation import Conversation, check_name, newest_leaf, place_on_branch
+from antiphon.cli.undone import is_undone
+from replica.conversation import Conversation, Place, check_name, newest_leaf, place_on_branch
 from replica.ids import EntryId
 from replica.io import Replica, documents
 from replica.log import Message
@@ -58,13 +59,20 @@ def branches_of(held: Conversation, choices: Choices) -> list[Branch]:
     found = []
     for tip in held.order.tips():
         request = tip.seal.request
-        entries = entries_at(held, place_on_branch(held, request))
-        said = [b for b in (held.log.body(e.id) for e in entries) if isinstance(b, Message)]
-        last = " ".join(words_of(said[-1].parts).split()) if said else ""
         names = tuple(sorted(name for name, leaf in leaves.items() if leaf == tip.id))
         digits = unique_digits(tip.id, held.log.entries)
+        last = _last_words(held, place_on_branch(held, request))
         found.append(Branch(tip, digits, names, len(tip.chain()), last, place.basis == tip.id))
     return found
+
+
+def _last_words(held: Conversation, end: Place) -> str:
+    """Return the last message of the branch that ends at a place, in one line."""
+    for entry in reversed(entries_at(held, end)):
+        body = held.log.body(entry.id)
+        if isinstance(body, Message) and not is_undone(held, entry):
+            return " ".join(words_of(body.parts).split())
+    return ""
 
 
 def find_branch(held: Conversation, wanted: str) -> SealNode:

@@ -8,11 +8,13 @@ from antiphon.cli.branches import check_label, name_branch, show_branches, switc
 from antiphon.cli.cancel import cancel_awaited, say_closed
 from antiphon.cli.chat_session import ChatSession, Turn
 from antiphon.cli.errors import BranchUnknown, NothingBehind, NothingYet
+from antiphon.cli.followed import followed_next
 from antiphon.cli.log import print_row
-from antiphon.cli.rows import PREVIEW_CELLS, counted, cut, followed_next, row_of
+from antiphon.cli.rows import PREVIEW_CELLS, counted, cut, row_of
 from antiphon.cli.session import find_entry
 from antiphon.cli.take_back import take_back
 from antiphon.cli.turn import check_role, continued_form, continued_place
+from antiphon.cli.undone import is_undone
 from replica.conversation import place_at
 from replica.errors import AntiphonError
 from replica.ids import EntryId
@@ -155,7 +157,7 @@ async def status(chat: ChatSession, _rest: str) -> None:
 async def _last(chat: ChatSession, kind: Kind) -> EntryId:
     """Return the last entry of a kind on this branch. Raises NothingYet."""
     for entry in reversed(await chat.entries()):
-        if entry.header.kind == kind:
+        if entry.header.kind == kind and not is_undone(chat.held, entry):
             return entry.id
     raise NothingYet(f"there is no {_WORDS[kind]} on this branch yet")
 
@@ -167,7 +169,8 @@ async def _last_question(chat: ChatSession) -> EntryId:
     """
     for entry in reversed(await chat.entries()):
         body = chat.held.log.body(entry.id)
-        if isinstance(body, Message) and body.speaker == Speaker.USER:
+        is_said = isinstance(body, Message) and body.speaker == Speaker.USER
+        if is_said and not is_undone(chat.held, entry):
             return entry.id
     raise NothingYet("there is no question on this branch yet")
 

@@ -6,8 +6,9 @@ import typer
 from rich.text import Text
 
 from antiphon.cli.command import ConversationArgument, command
+from antiphon.cli.followed import followed, followed_next
 from antiphon.cli.names import Names
-from antiphon.cli.rows import followed_next, row_of
+from antiphon.cli.rows import row_of
 from antiphon.cli.session import Choices, Session, check_readable, find_entry, load_from
 from replica.conversation import Conversation, Place, place_at
 
@@ -41,7 +42,8 @@ async def fork(
         choices.at = choices.branch = ""
         place = choices.place(held)
         if not newest:
-            entry_id = place.basis or place.parents[0] if at is None else find_entry(held, at)
+            end = place.basis or followed(held, place).id
+            entry_id = end if at is None else find_entry(held, at)
             place = place_at(held, entry_id)
             choices.at, choices.is_instead = entry_id.hex(), False
         await session.choose_next(replica.store, chosen, choices)

@@ -9,6 +9,7 @@ from rich.text import Text
 
 from antiphon.cli.command import ConversationArgument, command
 from antiphon.cli.follow import follow
+from antiphon.cli.followed import followed, followed_next
 from antiphon.cli.forks import say_forks
 from antiphon.cli.graph import draw
 from antiphon.cli.names import Names
@@ -18,7 +19,6 @@ from antiphon.cli.rows import (
     cut,
     entries_at,
     entry_record,
-    followed_next,
     is_listed,
     row_of,
     wrapped,
@@ -198,5 +198,5 @@ def _print_graph(session: Session, held: Conversation, names: Names, place: Plac
             text.truncate(out.data.width - 1, overflow="ellipsis")
         out.show(text)
     out.note(Text(counted(len(held.order.tips()), "branch", "branches"), style="dim"))
-    row = row_of(held, held.log.entries[place.parents[0]], names)
+    row = row_of(held, followed(held, place), names)
     out.note(Text(followed_next(row), style="dim"))

@@ -25,6 +25,7 @@ from antiphon.cli.session import (
     unsynced_words,
 )
 from antiphon.cli.tables import plain_table
+from antiphon.cli.undone import is_undone
 from replica.conversation import Conversation, EntryStore, newest_place, removal_of
 from replica.errors import AntiphonError, StoreError
 from replica.ids import ConversationId, short
@@ -423,7 +424,8 @@ def title_of(held: Conversation) -> str:
     title = documents.title_of(held)
     if title is not None:
         return cut(harmless(" ".join(title.split())), TITLE_CELLS)
-    for entry in entries_at(held, newest_place(held)):
+    standing = (e for e in entries_at(held, newest_place(held)) if not is_undone(held, e))
+    for entry in standing:
         body = held.log.body(entry.id)
         if isinstance(body, Message) and body.speaker == Speaker.USER:
             return cut(harmless(" ".join(words_of(body.parts).split())), TITLE_CELLS)

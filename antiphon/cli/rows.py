@@ -84,12 +84,6 @@ def is_side_leaf(held: Conversation, entry: Entry) -> bool:
     return bool(children) and not any(child.lists_answer_of(node) for child in children)
 
 
-def followed_next(row: Row) -> str:
-    """Return which entry the next message follows, with its words, or else its note."""
-    words = " ".join(row.text.split()) or f"({row.note.split(' · ')[0] or 'no words'})"
-    return f"the next message follows {row.id}  {row.who}: {cut(words, PREVIEW_CELLS)}"
-
-
 def _row_of(held: Conversation, entry: Entry, names: Names, *, is_verbose: bool) -> Row:
     body = held.log.body(entry.id)
     digits = entry.id.hex()[:ID_DIGITS]

@@ -10,6 +10,7 @@ from typing import Any
 from antiphon.cli.errors import MessageTooLong, NothingToContinue, ReadOnlyHere
 from antiphon.cli.rows import entries_at, generation_record, words_of
 from antiphon.cli.session import Session
+from antiphon.cli.undone import is_undone
 from replica.conversation import (
     Conversation,
     Place,
@@ -126,7 +127,7 @@ def continued_place(held: Conversation, place: Place) -> Place:
     """
     for entry in reversed(entries_at(held, place)):
         body = held.log.body(entry.id)
-        if isinstance(body, Message | Generation):
+        if isinstance(body, Message | Generation) and not is_undone(held, entry):
             if isinstance(body, Generation) and body.finish_reason in CONTINUABLE:
                 # Behind what others ask meanwhile it would open a turn of its own.
                 return replace(place_at(held, entry.id), conflict=Conflict.QUEUE)
@@ -172,7 +173,8 @@ def again_place(held: Conversation, place: Place) -> Place:
 
     Where nothing answers the last message yet, it is the place itself.
     """
-    for entry in reversed(entries_at(held, place)):
+    standing = (e for e in reversed(entries_at(held, place)) if not is_undone(held, e))
+    for entry in standing:
         if entry.header.kind == Kind.GENERATION:
             answered = held.order.nodes.get(entry.header.parents[0])
             request = answered.seal.request if answered is not None else entry.header.parents[0]

@@ -1,7 +1,8 @@
 """What is shown of a question that was taken back while it waited (DECISIONS D499, D567).
 
 Pure. Its request is cancelled, and behind it stands a forking request, cancelled too, that keeps
-the question out of later contexts. Nobody asks anything with the latter, so it is not shown.
+the question out of later contexts. Nobody asks anything with the latter, so it is not shown. What
+asks for the last words of a branch passes over all of it.
 """
 
 from replica.conversation import Conversation
@@ -31,6 +32,25 @@ def is_of_undo_alone(held: Conversation, entry: Entry) -> bool:
         asked = held.log.entries[entry.header.parents[0]]
         return asked.header.kind == Kind.REQUEST and _kept_apart(held, asked) is not None
     return _kept_apart(held, entry) is not None
+
+
+def is_undone(held: Conversation, entry: Entry) -> bool:
+    """Say whether an entry is part of a question that was taken back.
+
+    It is its message until a seal lists that, its request, what keeps it apart, and their ends.
+    """
+    log = held.log
+    kind = entry.header.kind
+    if kind == Kind.MESSAGE:
+        asked = [i for i in log.children(entry.id) if held.order.request(i) is not None]
+        own = [i for i in asked if log.entries[i].header.author == entry.header.author]
+        is_listed = entry.id in held.order.listed_by
+        return not is_listed and bool(own) and all(is_taken_back(held, i) for i in asked)
+    if kind in (Kind.CANCEL, Kind.GENERATION):
+        entry = log.entries[entry.header.parents[0]]
+    if entry.header.kind != Kind.REQUEST:
+        return False
+    return is_taken_back(held, entry.id) or _kept_apart(held, entry) is not None
 
 
 def _kept_apart(held: Conversation, entry: Entry) -> EntryId | None:

@@ -7,7 +7,6 @@ import typer.main
 from typer.testing import CliRunner
 
 from antiphon.cli.main import app
-from antiphon.cli.rows import Row, followed_next
 from antiphon.cli.services_lock import services_lock
 from tests.antiphon.cli.conftest import Terminal, World
 from tests.antiphon.cli.processes import antiphon
@@ -141,12 +140,3 @@ def test_a_branch_that_arises_is_shown(me: Terminal) -> None:
     me.ok("switch", digits)
     assert me.ok("branches").splitlines()[1].startswith("*")
     assert me.refused("switch", "nowhere") == "BRANCH_UNKNOWN"
-
-
-def test_an_entry_without_words_is_named_by_its_note() -> None:
-    cut_off = Row("ab12", "model", "", "interrupted · 3 tokens")
-    assert followed_next(cut_off) == "the next message follows ab12  model: (interrupted)"
-    assert (
-        followed_next(Row("ab12", "user", "")) == "the next message follows ab12  user: (no words)"
-    )
-    assert followed_next(Row("ab12", "user", "Hi  there")).endswith("user: Hi there")

@@ -1,11 +1,22 @@
 """What is shown of a question that was taken back while it waited."""
 
+from types import SimpleNamespace
+from typing import Any
+
+from antiphon.cli import chat_commands
+from antiphon.cli.branches import branches_of
+from antiphon.cli.chat_session import ChatSession
 from antiphon.cli.graph import draw
 from antiphon.cli.names import NOBODY
+from antiphon.cli.overview import title_of
 from antiphon.cli.rows import is_listed, row_of
-from antiphon.cli.undone import TAKEN_BACK, is_of_undo_alone, is_taken_back
-from replica.log.body import Cancel, FinishReason, Generation
+from antiphon.cli.session import Choices
+from antiphon.cli.turn import again_place, continued_place
+from antiphon.cli.undone import TAKEN_BACK, is_of_undo_alone, is_taken_back, is_undone
+from replica.conversation.place import newest_place
+from replica.log.body import Cancel, FinishReason, Generation, Text
 from replica.log.entry import Conflict, Entry
+from tests.antiphon.cli.test_other_branches import Saved
 from tests.support.turns import Turns
 
 
@@ -15,10 +26,10 @@ def queued(turns: Turns) -> Entry:
     return turns.ask(turns.owner, turns.say(turns.owner, "Oops.", first))
 
 
-def take_back(turns: Turns, request: Entry) -> Entry:
+def take_back(turns: Turns, request: Entry, basis: Entry | None = None) -> Entry:
     """Write what `/undo` writes; return the request that keeps the question apart."""
     cancel = turns.add(turns.owner, Cancel(), request)
-    apart = turns.ask(turns.owner, cancel, conflict=Conflict.FORK)
+    apart = turns.ask(turns.owner, cancel, conflict=Conflict.FORK, basis=basis)
     turns.add(turns.owner, Cancel(), apart)
     return apart
 
@@ -77,3 +88,77 @@ def test_another_members_request_behind_a_cancelled_one_is_shown() -> None:
     theirs = turns.ask(turns.writer, cancel, conflict=Conflict.FORK)
     turns.add(turns.writer, Cancel(), theirs)
     assert shown(turns)[-2:] == ["cancelled", "cancelled"]
+
+
+def answered(turns: Turns, text: str = "Hello.") -> Entry:
+    """Return the seal of a question that was answered, behind which another was taken back."""
+    said = turns.say(turns.owner, "Hi.", turns.genesis)
+    reason = FinishReason.LENGTH
+    answer = turns.answer(turns.ask(turns.owner, said), Text(text), reason=reason)
+    seal = turns.entry(answer.header.parents[0])
+    request = turns.ask(turns.owner, turns.say(turns.owner, "Oops.", answer), basis=seal)
+    apart = take_back(turns, request, seal)
+    end(turns, request)
+    end(turns, apart)
+    return seal
+
+
+def test_all_of_a_question_that_was_taken_back_is_passed_over() -> None:
+    turns = Turns()
+    held, before = turns.held, set(turns.held.log.entries.values())
+    said = turns.say(turns.writer, "A note.", turns.genesis)
+    before |= {said, turns.genesis}
+    request = turns.ask(turns.owner, turns.say(turns.owner, "Oops.", said))
+    take_back(turns, request)
+    written = set(held.log.entries.values()) - before
+    assert len(written) == 5
+    assert not any(is_undone(held, entry) for entry in before)
+    assert all(is_undone(held, entry) for entry in written)
+
+
+def test_what_another_member_asked_about_or_a_seal_lists_is_not_passed_over() -> None:
+    turns = Turns()
+    held = turns.held
+    said = turns.say(turns.owner, "Oops.", turns.genesis)
+    request = turns.ask(turns.owner, said)
+    take_back(turns, request)
+    assert is_undone(held, said)
+    turns.answer(turns.ask(turns.writer, said))
+    assert not is_undone(held, said)
+    assert is_undone(held, request)
+    theirs = turns.say(turns.writer, "Mine.", turns.genesis)
+    take_back(turns, turns.ask(turns.owner, theirs))
+    assert not is_undone(held, theirs)
+
+
+def test_a_branch_is_named_by_what_was_said_last_on_it() -> None:
+    turns = Turns()
+    answered(turns)
+    (branch,) = branches_of(turns.held, Choices())
+    assert branch.last == "Hi."
+    assert title_of(turns.held) == "Hi."
+
+
+def test_another_answer_or_more_of_it_is_asked_for_behind_what_was_said_last() -> None:
+    turns = Turns()
+    seal = answered(turns)
+    node = turns.held.order.nodes[seal.id]
+    end = newest_place(turns.held)
+    assert continued_place(turns.held, end).parents == (node.generation,)
+    asked = turns.entry(node.seal.request)
+    assert again_place(turns.held, end).parents == asked.header.parents
+
+
+async def test_a_fork_behind_the_last_answer_is_behind_what_was_answered() -> None:
+    turns = Turns()
+    seal = answered(turns)
+    noted: list[object] = []
+    session: Any = Saved()
+    session.out = SimpleNamespace(note=noted.append)
+    replica: Any = SimpleNamespace(public=turns.owner.public, store=None)
+    chat = ChatSession(session, replica, turns.held, None, {})
+    await chat_commands.fork(chat, "")
+    answer = turns.held.order.nodes[seal.id].generation
+    assert answer is not None
+    assert session.saved.at == answer.hex()
+    assert str(noted[0]).endswith("model: Hello.")
