@@ -17,25 +17,35 @@ def still_pending(
 ) -> list[PendingJoin]:
     """Return the joins that are to be shown.
 
-    One whose role is held has succeeded, as where `clone` fetched the conversation. One whose
+    One that a conversation shows to be answered is not, as where `clone` fetched that. One whose
     code has expired is shown for a day.
     """
-    roles = {one.id: one.log.membership.roles.get(own, ()) for one in held if own is not None}
+    by_id = {one.id: one for one in held}
     oldest_ms = now_ms - INVITATION_LIFETIME_S * 1000
-    return [
-        join
-        for join in joins
-        if join.role not in roles.get(join.conversation, ()) and join.expire_time_ms >= oldest_ms
-    ]
+
+    def is_answered(join: PendingJoin) -> bool:
+        one = by_id.get(join.conversation)
+        return one is not None and own is not None and join.is_answered_in(one, own)
+
+    return [join for join in joins if join.expire_time_ms >= oldest_ms and not is_answered(join)]
 
 
-def join_words(join: PendingJoin, now_ms: int) -> str:
-    """Return a join that waits as one line, with what to do."""
-    role = join.role.name.lower()
+def join_lines(joins: Iterable[PendingJoin], now_ms: int) -> list[str]:
+    """Return the joins that wait as lines, with what to do: one for all codes for the same."""
+    alike: dict[tuple[Any, ...], list[PendingJoin]] = {}
+    for join in joins:
+        what = (join.conversation, join.role, join.inviter, _is_expired(join, now_ms))
+        alike.setdefault(what, []).append(join)
+    return [_words(found[0], len(found), now_ms) for found in alike.values()]
+
+
+def _words(join: PendingJoin, codes: int, now_ms: int) -> str:
+    role = join.role.name.lower() + (f" by {codes} codes" if codes > 1 else "")
     words = f"{short(join.conversation)}  joining as {role}: no answer of {short(join.inviter)}"
     if _is_expired(join, now_ms):
         ask = "ask the inviter for another code"
-        return f"{words} before the code expired [{InviteExpired.reason}]. next: {ask}"
+        what = "the code" if codes == 1 else "they"
+        return f"{words} before {what} expired [{InviteExpired.reason}]. next: {ask}"
     step = "antiphon join CODE, once the inviter is online"
     return f"{words} when last asked [{JoinPending.reason}]. next: {step}"
 

@@ -12,7 +12,7 @@ from rich.text import Text
 from antiphon.cli.branch_view import NO_BRANCH, BranchView, queue_words, view_of
 from antiphon.cli.command import ConversationArgument, command
 from antiphon.cli.forks import fork_records, say_forks
-from antiphon.cli.joins import join_record, join_words, still_pending
+from antiphon.cli.joins import join_lines, join_record, still_pending
 from antiphon.cli.losses import NO_LOSSES, Losses, losses_in, losses_record
 from antiphon.cli.names import KEY_DIGITS
 from antiphon.cli.output import brief, harmless, step_of
@@ -203,8 +203,8 @@ async def _joins(
 
 
 def _say_joins(session: Session, joins: list[PendingJoin]) -> None:
-    for join in joins:
-        session.out.note(join_words(join, now_ms()))
+    for line in join_lines(joins, now_ms()):
+        session.out.note(line)
 
 
 def _say_damaged(session: Session, statuses: list[ConversationStatus]) -> None:

@@ -57,7 +57,7 @@ from replica.io.logs import LogFormat, configure_log, log_to_stderr
 from replica.io.long_logs import restored
 from replica.io.metrics_server import MetricsServer, require_endpoint
 from replica.io.opening import Opening
-from replica.io.pending_joins import PendingJoin, pending_joins
+from replica.io.pending_joins import PendingJoin, forget_answered, pending_joins
 from replica.io.performer import Performer
 from replica.io.processes import LOOK_AGAIN_S
 from replica.io.readonly import open_read_only
@@ -169,6 +169,7 @@ __all__ = [
     "event_to_pb",
     "explain",
     "fetch_missing",
+    "forget_answered",
     "guarded_streams",
     "has_joined",
     "has_lost_grpc",

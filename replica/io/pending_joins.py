@@ -7,13 +7,14 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from replica.conversation import EntryStore, Invitation
+from replica.conversation import Conversation, EntryStore, Invitation
+from replica.errors import StoreError
 from replica.ids import ConversationId, PublicKey
 from replica.io import rpc
 from replica.io.replica import Replica
 from replica.limits import INVITATION_LIFETIME_S
 from replica.log import Role
-from replica.refusals import ValueDamaged
+from replica.refusals import ConversationUnknown, ValueDamaged
 
 _JOINS = "pending joins"
 
@@ -29,6 +30,13 @@ class PendingJoin:
     hub_address: str
     expire_time_ms: int
     """When the code expires; the record is kept for a day longer."""
+
+    def is_answered_in(self, held: Conversation, key: PublicKey) -> bool:
+        """Say whether a conversation shows that a key got its role here, or was removed since."""
+        if held.id != self.conversation:
+            return False
+        membership = held.log.membership
+        return self.role in membership.roles.get(key, ()) or key in membership.kept
 
 
 async def pending_joins(store: EntryStore) -> list[PendingJoin]:
@@ -52,8 +60,30 @@ async def record_join(replica: Replica, invitation: Invitation, *, is_pending: b
             return
         oldest_ms = rpc.now_ms() - INVITATION_LIFETIME_S * 1000
         kept = [one for one in held if one != join and one.expire_time_ms >= oldest_ms]
-        records = [_record(one) for one in (*kept, *([join] if is_pending else []))]
-        await replica.store.put_meta(_JOINS, json.dumps(records).encode())
+        await _save(replica.store, [*kept, *([join] if is_pending else [])])
+
+
+async def forget_answered(replica: Replica, conversation: ConversationId) -> None:
+    """Remove the joins that a conversation shows to be answered, before it is deleted.
+
+    Such a join is not asked about again where the conversation came another way than by it.
+    """
+    joins = await pending_joins(replica.store)
+    if all(join.conversation != conversation for join in joins):
+        return
+    try:
+        held = await replica.load(conversation)
+    except (StoreError, ConversationUnknown):
+        return  # what can't be read shows nothing
+    async with replica.processes.changing(_JOINS):
+        joins = await pending_joins(replica.store)
+        kept = [join for join in joins if not join.is_answered_in(held, replica.public)]
+        if kept != joins:
+            await _save(replica.store, kept)
+
+
+async def _save(store: EntryStore, joins: list[PendingJoin]) -> None:
+    await store.put_meta(_JOINS, json.dumps([_record(join) for join in joins]).encode())
 
 
 def _record(join: PendingJoin) -> dict[str, Any]:

@@ -1,12 +1,13 @@
 """The joins that wait for an inviter, in `list` and `status`."""
 
 from dataclasses import replace
+from pathlib import Path
 
-from antiphon.cli.joins import join_record, join_words, still_pending
+from antiphon.cli.joins import join_lines, join_record, still_pending
 from replica.ids import short
 from replica.io import PendingJoin
 from replica.limits import INVITATION_LIFETIME_S
-from replica.log.body import Role
+from replica.log.body import Revocation, Role
 from tests.antiphon.cli.conftest import Terminal, World
 from tests.antiphon.cli.test_invite import code_of, leaves_a_proof
 from tests.support.turns import Turns
@@ -22,16 +23,36 @@ def test_a_join_says_who_has_not_answered_and_what_to_do() -> None:
     turns = Turns()
     join = join_of(turns, Role.READER)
     who, where = short(turns.owner.public), short(turns.held.id)
-    assert join_words(join, 0) == (
+    assert join_lines([join], 0) == [
         f"{where}  joining as reader: no answer of {who} when last asked [JOIN_PENDING]."
         " next: antiphon join CODE, once the inviter is online"
-    )
-    assert join_words(join, DAY_MS) == (
+    ]
+    assert join_lines([join], DAY_MS) == [
         f"{where}  joining as reader: no answer of {who} before the code expired"
         " [INVITE_EXPIRED]. next: ask the inviter for another code"
-    )
+    ]
     states = [join_record(join, now_ms)["state"] for now_ms in (0, DAY_MS)]
     assert states == ["pending", "expired"]
+
+
+def test_several_codes_for_the_same_are_one_line_that_counts_them() -> None:
+    """Each was a line, and all of them were the same."""
+    turns = Turns()
+    join = join_of(turns)
+    late = replace(join, mailbox=b"n" * 32, expire_time_ms=2 * DAY_MS)
+    last = replace(late, mailbox=b"o" * 32)
+    reader = replace(join_of(turns, Role.READER), mailbox=b"r" * 32)
+    who = short(turns.owner.public)
+    lines = [line.split("  ")[1] for line in join_lines([join, reader, late, last], 0)]
+    assert [line.split(" when")[0] for line in lines] == [
+        f"joining as writer by 3 codes: no answer of {who}",
+        f"joining as reader: no answer of {who}",
+    ]
+    expired, pending = join_lines([join, late, last], DAY_MS)
+    assert "as writer: " in expired
+    assert "as writer by 2 codes: " in pending
+    (all_expired,) = join_lines([late, last], 2 * DAY_MS)
+    assert f"by 2 codes: no answer of {who} before they expired [INVITE_EXPIRED]" in all_expired
 
 
 def test_a_join_is_shown_until_its_role_is_held_or_a_day_behind_its_end() -> None:
@@ -46,6 +67,8 @@ def test_a_join_is_shown_until_its_role_is_held_or_a_day_behind_its_end() -> Non
     assert still_pending([join], [], own, 2 * DAY_MS + 1) == []
     other = replace(join, role=Role.READER)
     assert still_pending([join, other], [turns.held], own, 0) == [other]
+    turns.change(Revocation(own))
+    assert still_pending([join, other], [turns.held], own, 0) == []
 
 
 def test_a_join_without_an_answer_is_listed_until_it_has_one(world: World, me: Terminal) -> None:
@@ -84,3 +107,32 @@ def test_a_refused_join_waits_for_no_answer(world: World, me: Terminal) -> None:
         ends[name] = one.run("join", code, "--no-wait").exit_code
         assert "joining" not in one.run("list").stderr
     assert sorted(ends.values()) == [0, 1]
+
+
+def test_a_join_that_clone_completed_is_over_once_the_conversation_is_deleted(
+    world: World, me: Terminal
+) -> None:
+    """It was named as pending again until its code expired."""
+    conversation = me.record("new")["conversation"]
+    bob = world.replica("bob")
+    leaves_a_proof(bob, code_of(me))
+    leaves_a_proof(bob, code_of(me, "eve"))
+    assert "as writer by 2 codes: " in bob.run("list").stderr
+    me.ok("status")
+    bob.ok("clone", conversation)
+    assert "joining" not in bob.run("list").stderr
+    bob.ok("delete", conversation, "--yes")
+    for command in ("list", "status"):
+        assert "joining" not in bob.run(command).stderr
+
+
+def test_a_join_without_an_answer_is_named_though_what_is_here_is_deleted(
+    world: World, me: Terminal, tmp_path: Path
+) -> None:
+    conversation, bundle = me.record("new")["conversation"], str(tmp_path / "bundle")
+    bob = world.replica("bob")
+    leaves_a_proof(bob, code_of(me))
+    me.ok("export", conversation, bundle)
+    bob.ok("import", bundle)
+    bob.ok("delete", conversation, "--yes")
+    assert "joining as writer: no answer of" in bob.run("list").stderr

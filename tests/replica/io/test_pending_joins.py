@@ -8,11 +8,11 @@ import pytest
 
 from replica.conversation import Invitation
 from replica.ids import ConversationId
-from replica.io.pending_joins import pending_joins, record_join
+from replica.io.pending_joins import forget_answered, pending_joins, record_join
 from replica.io.replica import Replica
 from replica.io.rpc import now_ms
 from replica.limits import INVITATION_LIFETIME_S
-from replica.log.body import Role
+from replica.log.body import Genesis, Role
 from tests.support.files import query
 from tests.support.writers import Writer
 
@@ -54,6 +54,21 @@ async def test_what_expired_more_than_a_day_ago_is_left_out_with_the_next_change
         await record_join(bob, one, is_pending=True)
     assert old.mailbox not in [join.mailbox for join in await pending_joins(bob.store)]
     assert len(await pending_joins(bob.store)) == 2
+
+
+async def test_what_a_conversation_shows_to_be_answered_is_removed(bob: Replica) -> None:
+    begun = await bob.create(Genesis((BOB.public,)))
+    waiting, elsewhere = invitation(1), invitation(2)
+    owner = replace(invitation(3), conversation=begun, role=Role.OWNER)
+    reader = replace(owner, role=Role.READER, secret=b"4" * 16)
+    for one in (waiting, elsewhere, owner, reader):
+        await record_join(bob, one, is_pending=True)
+    for conversation in (begun, begun):
+        await forget_answered(bob, conversation)
+        joins = await pending_joins(bob.store)
+        assert [join.mailbox for join in joins] == [
+            one.mailbox for one in (waiting, elsewhere, reader)
+        ]
 
 
 async def test_a_damaged_row_counts_as_none_and_is_made_anew(tmp_path: Path) -> None:
