@@ -150,3 +150,15 @@ def test_a_turn_that_waits_behind_a_fork_goes_behind_its_basis_then_behind_its_s
     assert place == Place((queued.id,), base.id)
     assert goes_behind(scene.held, place) is nodes[seal.id]
     assert not forks_at(scene.held, place)
+
+
+def test_a_turn_that_forks_does_not_follow_the_cancel_of_a_turn_beside_it() -> None:
+    """The question that was undone was shown in a chat with the one that came instead."""
+    turn = Turn()
+    undone = turn.request(turn.answer, basis=turn.seal)
+    turn.sealed(undone, [turn.answer, undone], turn.seal)
+    turn.admit(turn.ada.write(turn.held.id, Cancel(), parents=[undone], basis=turn.seal))
+    body = Request(turn.hal.public, Sampling())
+    more = {"parents": [turn.answer], "basis": turn.seal, "conflict": Conflict.FORK}
+    instead = turn.admit(turn.ada.write(turn.held.id, body, **more))
+    assert place_on_branch(turn.held, instead.id) == Place((instead.id,), turn.seal.id)
