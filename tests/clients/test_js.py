@@ -16,12 +16,12 @@ from typing import Any
 import pytest
 
 from antiphon.conformance.io.proxy import Proxy, proxied
+from replica.conversation import Conversation
 from replica.io.keys import load_or_create
 from replica.log.body import Message, text_of
 from replica.log.kinds import Kind
 from syncd.io.config import HubConfig
 from syncd.io.server import HubServer, start
-from tests.support.callers import until
 from tests.support.scripted_host import echo, scripted_host
 
 ROOT = Path(__file__).parents[2]
@@ -127,15 +127,28 @@ class Lab:
     def __init__(self, hub: HubServer, proxy: Proxy, gate: Gate) -> None:
         self.hub, self.proxy, self.gate = hub, proxy, gate
 
-    def said(self) -> list[str]:
+    async def _held(self) -> Conversation:
+        """Return the one conversation at the hub, once its fold does not pause."""
+        shelf = self.hub.driver.hub.shelf
+        (conversation,) = (*shelf, *shelf.folding.held)
+        await self.hub.driver.folds.ended(conversation)
+        return shelf[conversation]
+
+    async def said(self) -> list[str]:
         """Return the texts of the messages at the hub."""
-        (held,) = self.hub.driver.hub.shelf.values()
+        held = await self._held()
         bodies = [held.log.body(i) for i in held.log.entries]
         return [text_of(body.parts) for body in bodies if isinstance(body, Message)]
 
-    def context(self) -> list[int]:
+    async def hears(self, text: str) -> None:
+        """Return once a message is at the hub."""
+        async with asyncio.timeout(PATIENCE_S):
+            while text not in await self.said():  # noqa: ASYNC110  # no event signals it
+                await asyncio.sleep(0)
+
+    async def context(self) -> list[int]:
         """Return the kinds of the entries in the last context."""
-        (held,) = self.hub.driver.hub.shelf.values()
+        held = await self._held()
         (tip,) = held.order.tips()
         return [entry.header.kind for entry in held.order.context(tip.id)]
 
@@ -167,7 +180,7 @@ async def test_a_turn_and_the_next_one(node: str, lab: Lab, tmp_path: Path) -> N
         assert (answer["text"], answer["refused"]) == ("You said: two", "")
         await js.end()
     assert "draft" in {event["event"] for event in js.events}
-    assert lab.context() == [*TURN, Kind.GENERATION, *TURN]
+    assert await lab.context() == [*TURN, Kind.GENERATION, *TURN]
 
 
 async def test_no_proxy_of_the_environment_is_used(
@@ -201,7 +214,7 @@ async def test_a_later_process_goes_on_in_a_fresh_epoch(
             answers = [await js.next("answer") for _ in range(1 + (turn == "two"))]
             assert answers[-1]["text"] == f"You said: {turn}"
             await js.end()
-    assert lab.context() == [*TURN, Kind.GENERATION, *TURN]
+    assert await lab.context() == [*TURN, Kind.GENERATION, *TURN]
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the name of the folder is Linux's own")
@@ -222,7 +235,7 @@ async def test_one_process_at_a_time_uses_a_folder(node: str, lab: Lab, tmp_path
         await js.next("answer")
         await js.next("answer")
         await js.end()
-    assert lab.context() == [*TURN, Kind.GENERATION, *TURN]
+    assert await lab.context() == [*TURN, Kind.GENERATION, *TURN]
 
 
 async def test_what_was_written_offline_is_said_once(node: str, lab: Lab, tmp_path: Path) -> None:
@@ -234,11 +247,11 @@ async def test_what_was_written_offline_is_said_once(node: str, lab: Lab, tmp_pa
         await js.next("retry")
         await js.say("two")
         await js.next("asked")
-        assert lab.said() == ["one"]
+        assert await lab.said() == ["one"]
         lab.proxy.is_open = True
         assert (await js.next("answer"))["text"] == "You said: two"
         await js.end()
-    assert lab.said() == ["one", "two"]
+    assert await lab.said() == ["one", "two"]
 
 
 async def test_a_long_queue_is_pushed_in_parts(node: str, lab: Lab, tmp_path: Path) -> None:
@@ -256,7 +269,7 @@ async def test_a_long_queue_is_pushed_in_parts(node: str, lab: Lab, tmp_path: Pa
         for text in ("one", *texts):
             assert (await js.next("answer"))["text"] == f"You said: {text}"
         await js.end()
-    assert lab.said() == ["one", *texts]
+    assert await lab.said() == ["one", *texts]
 
 
 async def test_what_can_not_be_said_leaves_the_folder_as_it_was(
@@ -271,7 +284,7 @@ async def test_what_can_not_be_said_leaves_the_folder_as_it_was(
         await js.say("one")
         assert (await js.next("answer"))["text"] == "You said: one"
         await js.end()
-    assert lab.said() == ["one"]
+    assert await lab.said() == ["one"]
 
 
 TOGETHER = """
@@ -298,7 +311,7 @@ async def test_turns_asked_for_together_begin_one_conversation(
     async with asyncio.timeout(PATIENCE_S):
         shown, _ = await process.communicate()
     assert shown.decode().strip() == "You said: one,You said: two,You said: three"
-    assert lab.said() == ["one", "two", "three"]
+    assert await lab.said() == ["one", "two", "three"]
 
 
 async def test_a_push_without_its_answer_is_repeated_as_the_same_entries(
@@ -309,14 +322,14 @@ async def test_a_push_without_its_answer_is_repeated_as_the_same_entries(
         await js.next("answer")
         lab.proxy.is_mute = True
         await js.say("two")
-        await until(lambda: "two" in lab.said())
+        await lab.hears("two")
         lab.proxy.is_mute = False
         lab.proxy.cut()
         assert (await js.next("retry"))["reason"] == "UNAVAILABLE"
         assert (await js.next("answer"))["text"] == "You said: two"
         await js.end()
-    assert lab.said() == ["one", "two"]
-    assert lab.context() == [*TURN, Kind.GENERATION, *TURN]
+    assert await lab.said() == ["one", "two"]
+    assert await lab.context() == [*TURN, Kind.GENERATION, *TURN]
 
 
 async def test_an_answer_goes_on_after_a_cut(node: str, lab: Lab, tmp_path: Path) -> None:
@@ -331,7 +344,7 @@ async def test_an_answer_goes_on_after_a_cut(node: str, lab: Lab, tmp_path: Path
         lab.gate.release()
         assert (await js.next("answer"))["text"] == "You said: one"
         await js.end()
-    assert lab.said() == ["one"]
+    assert await lab.said() == ["one"]
 
 
 def free_port() -> int:

@@ -23,6 +23,12 @@ def held(served: ServedHub) -> Conversation:
     return served.hub.driver.hub.shelf[served.id]
 
 
+def has_admitted(served: ServedHub, entry: Entry) -> bool:
+    """Say whether an entry is in the hub's log, also while a fold of it pauses."""
+    found = served.hub.driver.hub.shelf.find(served.id)
+    return found is not None and entry.id in found.log.entries
+
+
 async def stored(served: ServedHub) -> list[Entry]:
     """Return the hub's conversation on disk."""
     return (await served.hub.driver.store.load(served.id)).entries

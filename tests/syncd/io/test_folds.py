@@ -315,13 +315,19 @@ async def test_nobody_waits_for_the_readers_of_a_fold_that_is_over(scene: Scene)
     ada, again, eve = await scene.link(ADA), await scene.link(ADA), await scene.link(EVE)
     await behind(scene, ada, eve)
     scene.pacer.held_up[EVE.public] = asyncio.Event()
+    scene.driver._resumes._pacer = scene.pacer
+    sent = len(scene.got(eve, Entries))
     revoking = await scene.begin(ada, scene.revocation)
     await scene.driver.receive(eve, Credit(1 << 30), 0)
     waiting = asyncio.create_task(scene.send(again, scene.more))
     scene.pacer.go_on.set()
     await asyncio.gather(revoking, waiting)
     assert scene.driver._resumes._tasks, "the reader still waits for its step"
+    assert len(scene.got(eve, Entries)) == sent
     scene.pacer.held_up[EVE.public].set()
+    await scene.driver._resumes.ended()
+    await scene.driver.performer.flush()
+    assert len(scene.got(eve, Entries)) > sent
 
 
 async def test_a_push_answers_behind_the_commit_of_others_that_brings_what_it_waited_for(

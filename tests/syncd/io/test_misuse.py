@@ -87,12 +87,12 @@ async def test_frames_of_a_peer_that_does_not_read_are_not_read(
     hub = served.hub.driver.hub
     await until(lambda: any(link.channels for link in hub.links.values()))
     await served.hub.driver.performer.flush()
+    log = hub.shelf[served.id].log
     entry = served.writer.write(served.id, said("later"), parents=[served.entries[-1]])
     await link.send(Entries(served.id, (entry,)))
     for _ in range(3):
         found = await served.owner.calls.resolve(served.id, entry.id)
         assert found.fate == sync_pb2.FATE_UNKNOWN
-    log = hub.shelf[served.id].log
     while entry.id not in log.entries:
         assert await link.read() is not None
 

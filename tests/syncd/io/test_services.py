@@ -24,6 +24,7 @@ from syncd.io.config import HubConfig
 from syncd.io.server import start
 from tests.support.callers import ServedHub, refused, serve_hub, until
 from tests.support.files import write_locked
+from tests.support.hub_views import has_admitted
 from tests.support.writers import Writer, said
 
 
@@ -143,10 +144,10 @@ async def test_fetch_sends_ids_and_ranges_and_names_absent_ids(served: ServedHub
 
 async def test_only_what_is_durable_is_told_of(served: ServedHub):
     entry = served.writer.write(served.id, said("late"), parents=[served.entries[-1]])
-    hub, owner = served.hub.driver.hub, served.owner
+    owner = served.owner
     async with write_locked(served.hub.driver.store):
         pushing = asyncio.create_task(owner.calls.push(served.id, (entry,)))
-        await until(lambda: entry.id in hub.shelf[served.id].log.entries)
+        await until(lambda: has_admitted(served, entry))
         resolving = asyncio.create_task(owner.calls.resolve(served.id, entry.id))
         fetching = asyncio.create_task(owner.calls.fetch(served.id, [entry.id]))
         for _ in range(3):  # these came later, and wait for nothing

@@ -201,12 +201,14 @@ class Talk:
         return request
 
     async def drafted(self, request: EntryId) -> None:
-        """Wait for the first tokens of a request."""
+        """Wait for the first frame of a request. Raises Violation where its answer comes first."""
+        order = self.held.order
 
-        def has_tokens() -> bool:
-            return any(d.request == request and d.token_ids for d in self.drafts)
+        def is_shown_or_over() -> bool:
+            return bool(frames_of(self, request)) or order.answer(request) is not None
 
-        await self._link.until(has_tokens, "a draft", ANSWER_S)
+        await self._link.until(is_shown_or_over, "a draft", ANSWER_S)
+        check(frames_of(self, request), "no draft with tokens came")
 
     def seal_of(self, request: EntryId) -> Seal:
         """Return the counting seal of a request. Raises Violation."""
@@ -228,6 +230,11 @@ class Talk:
         closing = {order.generation_of(request) for request in order.requests}
         for answer in self.of_host(Kind.GENERATION):
             check(answer.id in closing, "the host wrote a GENERATION that answers nothing")
+
+
+def frames_of(talk: Talk, request: EntryId) -> list[Draft]:
+    """Return the frames of a request with tokens or text that came so far."""
+    return [d for d in talk.drafts if d.request == request and (d.token_ids or d.data)]
 
 
 def require_context(talk: Talk, tokens: int) -> None:
