@@ -263,7 +263,7 @@ class Redeeming:
         self._task = asyncio.create_task(self._run(), name="invitations")
 
     async def stop(self) -> None:
-        """Finish the round in progress, for a bounded time."""
+        """Finish the round in progress, for a bounded time; there is one if there was a link."""
         self._stopping.set()
         if self._task is None:
             return
@@ -275,16 +275,19 @@ class Redeeming:
             self._task.result()
 
     async def _run(self) -> None:
-        claim = HubClaim(self._replica)
+        claim, is_last = HubClaim(self._replica), False
+        has_asked = False
         try:
-            while True:
+            while not is_last:
                 await self._replica.wait_for(lambda: self._replica.hub.is_tried, POLL_S)
+                is_last = self._stopping.is_set()
                 with suppress(AntiphonError):  # it is tried again, and the link reports its errors
                     if claim.is_held():
+                        has_asked = True
                         await self._round()
                 with suppress(TimeoutError):
                     await asyncio.wait_for(self._stopping.wait(), POLL_S)
-                    return
+                    is_last |= has_asked  # else the link came after the look: it asks once more
         finally:
             claim.release()
 

@@ -12,12 +12,13 @@ from typer.testing import CliRunner, Result
 
 from antiphon.cli.main import app
 from replica.ids import PublicKey
-from replica.io import keys
+from replica.io import invitations, keys
 from replica.io.replica import Replica
 from replica.log.entry import public_key
 from syncd.io.config import HubConfig
 from syncd.io.server import HubServer, start
 from tests.support.background import Background
+from tests.support.callers import PATIENCE_S
 from tests.support.scripted_host import (
     Pace,
     Reply,
@@ -170,6 +171,12 @@ def world(tmp_path: Path) -> Iterator[World]:
 def me(world: World) -> Terminal:
     """The first replica."""
     return world.replica()
+
+
+@pytest.fixture(autouse=True)
+def whole_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a command of this process end its look for newcomers, which it leaves after 2 s."""
+    monkeypatch.setattr(invitations, "FINISH_S", PATIENCE_S)
 
 
 @pytest.fixture

@@ -8,11 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from antiphon.conformance.io.proxy import proxied
 from replica.conversation import Issued, JoinVerdict
 from replica.conversation.invitation import InviteRevoked
 from replica.ids import ConversationId
-from replica.io import begin, invite, issued_invitations, redeem, require_link
-from replica.io.invitations import _claim
+from replica.io import begin, invitations, invite, issued_invitations, redeem, require_link
+from replica.io.invitations import Joined, Redeeming, _claim
 from replica.io.joining import await_grant, deposit
 from replica.io.replica import Replica
 from replica.log import Grant, Role
@@ -30,12 +31,12 @@ class Place:
     """A hub, and replicas beside it; those of one folder share a store."""
 
     def __init__(self, folder: Path, hub: str) -> None:
-        self.folder, self._hub = folder, hub
+        self.folder, self.hub = folder, hub
 
     @asynccontextmanager
     async def opened(self, who: Writer, name: str) -> AsyncIterator[Replica]:
         path = self.folder / name / "log.db"
-        async with Replica.open(path, who.key, self._hub, shared=True) as replica:
+        async with Replica.open(path, who.key, self.hub, shared=True) as replica:
             await require_link(replica, WAIT_S)
             yield replica
 
@@ -136,3 +137,29 @@ async def test_an_owner_that_was_removed_lets_nobody_in(place: Place) -> None:
         held, proof = await ada.load(conversation), issued.invitation.proof(BOB.public)
         found, verdict = await _claim(ada, held, issued, BOB.public, proof)
         assert (found.claimed_by, verdict) == (None, JoinVerdict.REVOKED)
+
+
+async def test_who_is_linked_after_the_first_look_answers_before_it_stops(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A command may end right behind its sync, and its link may have come late."""
+    monkeypatch.setattr(invitations, "POLL_S", 60.0)
+    monkeypatch.setattr(invitations, "FINISH_S", WAIT_S)
+    async with place.ada() as ada, place.opened(BOB, "bob") as bob:
+        issued = await invite(ada, await shared(ada), "bob")
+        await deposit(bob.calls(), issued.invitation, bob.public)
+    joined: list[Joined] = []
+    path = place.folder / "ada" / "log.db"
+    async with (
+        proxied(place.hub) as proxy,
+        Replica.open(path, ADA.key, proxy.address, shared=True) as ada,
+    ):
+        proxy.is_open = False
+        proxy.cut()
+        assert await ada.wait_for(lambda: ada.hub.is_away, WAIT_S)
+        redeeming = Redeeming(ada, joined.append)
+        redeeming.start()
+        proxy.is_open = True
+        assert await ada.wait_for(lambda: ada.hub.is_linked, WAIT_S)
+        await redeeming.stop()
+    assert [one.verdict for one in joined] == [JoinVerdict.GRANTED]
