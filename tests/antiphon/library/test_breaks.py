@@ -274,7 +274,8 @@ async def test_a_turn_that_waits_is_told_that_the_run_ahead_is_gone(
             await asyncio.sleep(0)
         waiting = asyncio.create_task(same.ask("Hello.", key="job-18"))
         assert acting.hub is not None
-        at_hub = acting.hub.driver.hub.shelf[trip.id]
+        at_hub = acting.hub.driver.hub.shelf.find(trip.id)
+        assert at_hub is not None, "it is in memory, also while a fold of it pauses"
         while len(at_hub.order.requests) < 2 and not waiting.done():  # noqa: ASYNC110
             await asyncio.sleep(0)
         early, _ = await asyncio.wait({waiting}, timeout=0.5)

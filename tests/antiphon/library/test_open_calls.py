@@ -80,7 +80,8 @@ async def test_a_turn_that_waits_is_told_that_the_member_ahead_was_removed(
     async with with_open_call(lab) as (mine, bob):
         waiting = asyncio.create_task(mine.ask("Hello.", timeout_s=20.0))
         assert lab.hub is not None
-        at_hub = lab.hub.driver.hub.shelf[mine.id]
+        at_hub = lab.hub.driver.hub.shelf.find(mine.id)
+        assert at_hub is not None, "it is in memory, also while a fold of it pauses"
         while len(at_hub.order.requests) < 2 and not waiting.done():  # noqa: ASYNC110
             await asyncio.sleep(0)
         await mine.remove(bob.key)
