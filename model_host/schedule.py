@@ -20,6 +20,7 @@ from model_host.refusals import CallRepeated, HostBusy, RequestExpired, finish_d
 from replica.conversation import (
     Conversation,
     Sealable,
+    may_be_sealed,
     open_requests,
     repeats_call,
     sealable,
@@ -330,7 +331,15 @@ def _resume(held: Conversation, request: EntryId, runs: list[SealNode]) -> Decis
 def _begin(
     held: Conversation, request: EntryId, runs: list[SealNode], waits: bool, now_ms: int
 ) -> Decision | None:
-    """Decide about an unsealed request; None for others and until its turn comes."""
+    """Decide about an unsealed request; None for others and until its turn comes.
+
+    One that was cancelled does not wait for it.
+    """
+    if not may_be_sealed(held, request):
+        return None
+    if held.order.is_cancelled(request):
+        detail = "cancelled before it began"
+        return Refuse(held.id, request, FinishReason.CANCELLED, detail)
     ready = sealable(held, request)
     # A branch continues past a closed request, whose run may not have ended yet.
     if ready is None or _is_busy(ready.parent, runs):
@@ -346,9 +355,6 @@ def _begin(
 
 def _refusal(held: Conversation, request_id: EntryId, now_ms: int) -> Refuse | None:
     """Return the refusal of a request whose turn has come, None if it may begin."""
-    if held.order.is_cancelled(request_id):
-        detail = "cancelled before it began"
-        return Refuse(held.id, request_id, FinishReason.CANCELLED, detail)
     if repeats_call(held, request_id):
         detail = finish_detail(CallRepeated())
         return Refuse(held.id, request_id, FinishReason.REFUSED, detail)

@@ -214,7 +214,7 @@ def test_every_pure_module_has_a_test_file_of_its_name() -> None:
 # --- rules ---------------------------------------------------------------------------
 
 CORES = {
-    "model_host.schedule": {"open_requests", "sealable"},
+    "model_host.schedule": {"may_be_sealed", "open_requests", "sealable"},
     "replica.commits": {"Refused"},
     "replica.conversation.author": {"Epochs", "Header", "sign"},
     "replica.core": {"Acks", "CurrentLink", "Epochs", "Follows", "Link", "Pauses", "acked_by"},

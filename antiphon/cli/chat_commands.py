@@ -8,7 +8,7 @@ from antiphon.cli.branches import check_label, name_branch, show_branches, switc
 from antiphon.cli.cancel import cancel_awaited, say_closed
 from antiphon.cli.chat_session import ChatSession, Turn
 from antiphon.cli.errors import BranchUnknown, NothingBehind, NothingYet
-from antiphon.cli.followed import followed_next
+from antiphon.cli.followed import followed, followed_next
 from antiphon.cli.log import print_row
 from antiphon.cli.rows import PREVIEW_CELLS, counted, cut, row_of
 from antiphon.cli.session import find_entry
@@ -93,7 +93,7 @@ async def fork(chat: ChatSession, prefix: str) -> None:
     at = find_entry(chat.held, prefix) if prefix else await _last(chat, Kind.GENERATION)
     place = place_at(chat.held, at)
     await chat.go_to(at)
-    row = row_of(chat.held, chat.held.log.entries[place.parents[0]], chat.names)
+    row = row_of(chat.held, followed(chat.held, place), chat.names)
     chat.session.out.note(followed_next(row))
 
 

@@ -16,7 +16,8 @@ def followed(held: Conversation, place: Place) -> Entry:
     entries = held.log.entries
     parents = sorted((entries[i] for i in place.parents), key=lambda entry: entry.order_key)
     if place.conflict is Conflict.FORK:
-        return parents[-1]
+        chosen = [entry for entry in entries_at(held, place) if entry in parents]
+        return (chosen or parents)[-1]
     shown = [entry for entry in entries_at(held, place) if is_listed(held, entry)]
     standing = (e for e in reversed([*shown, *parents]) if not is_undone(held, e))
     return next(standing, entries[EntryId(held.id)])

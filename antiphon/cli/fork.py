@@ -64,6 +64,6 @@ def _report_place(
             }
         )
         return
-    row = row_of(held, held.log.entries[place.parents[0]], names)
+    row = row_of(held, followed(held, place), names)
     session.out.show(followed_next(row))
     session.out.note(Text("next: antiphon send TEXT, or antiphon chat", style="dim"))

@@ -302,7 +302,9 @@ def entries_at(held: Conversation, place: Place) -> list[Entry]:
     if answer is not None and answer not in behind and not forks_at(held, place):
         # What was asked before it came, and was refused or cancelled, does not follow it.
         context.append(log.entries[answer])
-    return [*context, *sorted((log.entries[i] for i in behind), key=lambda e: e.order_key)]
+    # A seal lists the answer first, whatever was written meanwhile.
+    ordered = sorted((log.entries[i] for i in behind), key=lambda e: (e.id != answer, *e.order_key))
+    return [*context, *ordered]
 
 
 def _context_with_side_leaves(held: Conversation, tip: SealNode) -> list[Entry]:

@@ -11,7 +11,7 @@ from antiphon.conformance.naive_order import (
     resolved_basis,
 )
 from antiphon.conformance.naive_tail import CoveredLog, ancestors, is_open
-from replica.ids import EntryId
+from replica.ids import EntryId, PublicKey
 from replica.log import Conflict, Entry, Kind, Log, Request, Role, Seal
 
 NextSeal = tuple[EntryId | None, list[EntryId]]
@@ -29,13 +29,14 @@ def naive_sealable(
     end = resolved_basis(log, order, request)
     queues = request.header.conflict == Conflict.QUEUE
     if queues:
-        end = _end(log, order, end, None)
-        fork = _last_fork(log, covered, request)
+        end = _end(log, order, end)
+        forks = _requests_behind(log, covered, request, None)
+        fork = max(forks, key=lambda e: e.order_key, default=None)
         if fork is not None and _leads_away(log, order, request, end, fork):
             base = resolved_basis(log, order, fork)
-            end = _end(log, order, base, fork.id)
+            end = _end_behind(log, order, covered, request, fork)
             is_open_yet = is_open(CoveredLog(log, covered), order, state, fork)
-            if end == base and is_open_yet and _names_host(log, state, fork):
+            if end == base and is_open_yet and _host(log, fork) == _host(log, request):
                 return None
     chain = order.chains[end] if end is not None else []
     answer = order.answers.get(_seal(log, end).request) if end is not None else None
@@ -53,22 +54,24 @@ def _seal(log: Log, entry_id: EntryId) -> Seal:
     return body
 
 
-def _names_host(log: Log, state: NaiveMembership, request: Entry) -> bool:
+def _host(log: Log, request: Entry) -> PublicKey | None:
     body = log.body(request.id)
-    if not isinstance(body, Request) or body.host in state.kept:
+    return body.host if isinstance(body, Request) else None
+
+
+def _names_host(log: Log, state: NaiveMembership, request: Entry) -> bool:
+    host = _host(log, request)
+    if host is None or host in state.kept:
         return False
-    return Role.HOST in state.roles.get(body.host, frozenset())
+    return Role.HOST in state.roles.get(host, frozenset())
 
 
-def _end(
-    log: Log, order: NaiveOrder, start: EntryId | None, listing: EntryId | None
-) -> EntryId | None:
-    """Follow the earliest seals from `start`; with `listing`, those that have it in a context."""
+def _end(log: Log, order: NaiveOrder, start: EntryId | None) -> EntryId | None:
+    """Follow the earliest seals from `start`."""
     end = start
     for seal in sorted(order.chains, key=lambda i: log.entries[i].order_key):
         chain = order.chains[seal]
-        before = chain[-2] if len(chain) > 1 else None
-        if before == end and (listing is None or listing in _context(log, chain)):
+        if (chain[-2] if len(chain) > 1 else None) == end:
             end = seal
     return end
 
@@ -77,22 +80,46 @@ def _context(log: Log, chain: list[EntryId]) -> set[EntryId]:
     return {listed for seal in chain for listed in _seal(log, seal).entries}
 
 
-def _last_fork(log: Log, covered: set[EntryId], request: Entry) -> Entry | None:
-    behind = ancestors(CoveredLog(log, covered), request.header.parents)
-    forks = [
-        log.entries[i]
-        for i in behind
-        if log.entries[i].header.kind == Kind.REQUEST
-        and log.entries[i].header.conflict == Conflict.FORK
+def _requests_behind(
+    log: Log, covered: set[EntryId], request: Entry, fork: Entry | None
+) -> list[Entry]:
+    """Return the requests that one reaches, which fork, or are or reach the given one."""
+    held = CoveredLog(log, covered)
+    found = []
+    for entry in (log.entries[i] for i in ancestors(held, request.header.parents)):
+        forks = entry.header.conflict == Conflict.FORK
+        reaches = fork is not None and fork.id in ancestors(held, [entry.id])
+        if entry.header.kind == Kind.REQUEST and (forks if fork is None else reaches):
+            found.append(entry)
+    return found
+
+
+def _end_behind(
+    log: Log, order: NaiveOrder, covered: set[EntryId], request: Entry, fork: Entry
+) -> EntryId | None:
+    """Return where a request goes on that follows `fork`, which leads away from its branch."""
+    base = resolved_basis(log, order, fork)
+    seal_of = {_seal(log, i).request: i for i in order.chains}
+    last = request
+    while last.id != fork.id:
+        last = max(_requests_behind(log, covered, last, fork), key=lambda e: e.order_key)
+        seal = seal_of.get(last.id)
+        if seal is not None and (base is None or base in order.chains[seal]):
+            return _end(log, order, seal)
+    first = [
+        i
+        for i in sorted(order.chains, key=lambda i: log.entries[i].order_key)
+        if order.chains[i][:-1] == (order.chains[base] if base is not None else [])
+        and fork.id in _seal(log, i).entries
     ]
-    return max(forks, key=lambda e: e.order_key, default=None)
+    return _end(log, order, first[0]) if first else base
 
 
 def _leads_away(
     log: Log, order: NaiveOrder, request: Entry, end: EntryId | None, fork: Entry
 ) -> bool:
     """Say whether a seal behind `fork` is on another branch, and extends the request's basis."""
-    if end is not None and fork.id in _context(log, order.chains[end]):
-        return False
     basis, base = resolved_basis(log, order, request), resolved_basis(log, order, fork)
+    if end == base or (end is not None and fork.id in _context(log, order.chains[end])):
+        return False
     return basis is None or (base is not None and basis in order.chains[base])

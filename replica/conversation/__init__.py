@@ -61,7 +61,13 @@ from replica.conversation.invitation import (
     read_code,
 )
 from replica.conversation.keys import KeyedRun, call_digest, find_run, key_digest, repeats_call
-from replica.conversation.next_seal import Sealable, open_requests, seal_by_coverage, sealable
+from replica.conversation.next_seal import (
+    Sealable,
+    may_be_sealed,
+    open_requests,
+    seal_by_coverage,
+    sealable,
+)
 from replica.conversation.obligations import Asked, Ledger
 from replica.conversation.open_calls import call_to_close, is_on_branch, open_calls
 from replica.conversation.place import (
@@ -222,6 +228,7 @@ __all__ = [
     "is_typed",
     "judge",
     "key_digest",
+    "may_be_sealed",
     "means_removal",
     "newest_leaf",
     "newest_place",

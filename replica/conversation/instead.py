@@ -5,7 +5,7 @@ Pure. The other one stays in the log, and nothing of it is in the context.
 
 from replica.conversation.backlog import awaited
 from replica.conversation.conversation import Conversation
-from replica.conversation.place import Place, goes_behind
+from replica.conversation.place import Place, answer_ahead, goes_behind
 from replica.ids import EntryId
 from replica.log import Conflict, Entry
 from replica.order import SealNode, ends
@@ -35,28 +35,23 @@ def place_instead_of(held: Conversation, message: EntryId) -> Place:
 
 
 def _has_forked(held: Conversation, message: Entry) -> bool:
-    """Say whether the request of an unsealed message forks.
+    """Say whether an unsealed message was asked with a request that forks.
 
-    A forking request right behind a message, with no other behind it, may keep that apart alone.
+    Its first request decides, since others ask for another answer. A closed one with no request
+    behind it does nothing but keep apart a message that was not asked with any.
     """
     log, order = held.log, held.order
-
-    def is_followed(request: EntryId) -> bool:
-        behind = (request, *order.closing_cancels(request))
-        return any(order.request(i) is not None for one in behind for i in log.children(one))
-
-    requests = (log.entries[i] for i in log.children(message.id) if order.request(i) is not None)
-    return any(
-        request.header.conflict == Conflict.FORK
-        and request.header.author == message.header.author
-        and is_followed(request.id)
-        for request in requests
-    )
+    requests = [log.entries[i] for i in log.children(message.id) if order.request(i) is not None]
+    first = min(requests, key=lambda e: e.order_key, default=None)
+    if first is None or first.header.conflict != Conflict.FORK:
+        return False
+    closing = order.closing_cancels(first.id)
+    behind = (i for one in (first.id, *closing) for i in log.children(one))
+    return not closing or any(order.request(i) is not None for i in behind)
 
 
 def _answer_ahead(ahead: SealNode | None, listing: SealNode | None) -> tuple[EntryId, ...]:
     """Return the answer of the seal ahead, if the message's context has it or is to have it."""
-    if ahead is None or ahead.generation is None:
-        return ()
-    is_left_out = listing is not None and not listing.lists_answer_of(ahead)
-    return () if is_left_out else (ahead.generation,)
+    if listing is not None:
+        return answer_ahead(listing)
+    return (ahead.generation,) if ahead is not None and ahead.generation is not None else ()

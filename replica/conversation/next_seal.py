@@ -5,7 +5,14 @@ from dataclasses import dataclass
 from replica.conversation.conversation import Conversation
 from replica.ids import Digest, EntryId, PublicKey
 from replica.log import Conflict, Entry
-from replica.order import SealNode, context_digest, coverage, is_closed, queued_behind
+from replica.order import (
+    Order,
+    SealNode,
+    context_digest,
+    coverage,
+    is_closed,
+    queued_behind,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,10 +43,9 @@ def open_requests(held: Conversation, host: PublicKey) -> list[EntryId]:
 def sealable(held: Conversation, request_id: EntryId) -> Sealable | None:
     """Return the seal that this request may get now, None for none (ORD-11).
 
-    Only a visible request without a seal and an answer gets one, from a host.
+    Only one that `may_be_sealed` gets one.
     """
-    is_open = _may_be_sealed(held, held.log.entries[request_id])
-    return seal_by_coverage(held, request_id) if is_open else None
+    return seal_by_coverage(held, request_id) if may_be_sealed(held, request_id) else None
 
 
 def seal_by_coverage(held: Conversation, request_id: EntryId) -> Sealable | None:
@@ -47,7 +53,8 @@ def seal_by_coverage(held: Conversation, request_id: EntryId) -> Sealable | None
 
     A request waits while the seal it would extend has no answer, unless it follows
     a CANCEL that closes the request of that seal. A queued request goes to the end
-    of its branch, and waits while a forking request that begins this may get its seal.
+    of its branch, and waits while a forking request that begins this may get its seal
+    from the same host.
     If the answer there is void it waits for good, unless the request is closed likewise.
     The caller first joins surplus membership heads (`Roster.heads_to_join`), and seals
     only a list that fits.
@@ -58,7 +65,7 @@ def seal_by_coverage(held: Conversation, request_id: EntryId) -> Sealable | None
     queues = entry.header.conflict == Conflict.QUEUE
     if queues:
         ahead = queued_behind(order, entry.header.parents, parent)
-        if ahead.fork is not None and _waits(held, ahead.fork):
+        if ahead.fork is not None and _name_one_host(order, entry, ahead.fork):
             return None
         parent = ahead.node
     heads = log.membership_heads()
@@ -76,14 +83,19 @@ def seal_by_coverage(held: Conversation, request_id: EntryId) -> Sealable | None
     return Sealable(request_id, parent, entries, heads, digest)
 
 
-def _waits(held: Conversation, request: Entry) -> bool:
-    """Say whether a request without a seal is to get one, as far as anybody knows."""
-    return _may_be_sealed(held, request) and not held.order.closing_cancels(request.id)
+def _name_one_host(order: Order, *requests: Entry) -> bool:
+    """Say whether requests name the same host. One that another is to answer blocks nobody."""
+    bodies = [order.request(request.id) for request in requests]
+    return len({body.host if body is not None else None for body in bodies}) == 1
 
 
-def _may_be_sealed(held: Conversation, request: Entry) -> bool:
+def may_be_sealed(held: Conversation, request_id: EntryId) -> bool:
+    """Say whether a request may get a seal, now or once it waits no more (ORD-11).
+
+    It is visible, names a host, and has neither a seal nor an answer.
+    """
     order, membership = held.order, held.log.membership
-    body = order.request(request.id)
+    body, request = order.request(request_id), held.log.entries[request_id]
     is_open = request.id not in order.seal_of and order.generation_of(request.id) is None
     return (
         is_open

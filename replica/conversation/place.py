@@ -66,7 +66,28 @@ def place_at(held: Conversation, entry_id: EntryId) -> Place:
         if node is None:
             raise ArgumentInvalid("this seal is void, and only a valid one can be followed")
         return Place((start(held.order, node),), entry_id, Conflict.FORK)
-    return Place((entry_id,), _basis_behind(held, entry), Conflict.FORK)
+    listing = None if entry.header.kind == Kind.GENERATION else first_seal_with(held, entry_id)
+    followed = [entry, *(held.log.entries[i] for i in answer_ahead(listing))]
+    return Place(ends(held.log, followed), _basis_behind(held, entry), Conflict.FORK)
+
+
+def place_beside(held: Conversation, seal: EntryId) -> Place:
+    """Return the place of another request with the context of a sealed one: a fork."""
+    node, entries = held.order.nodes[seal], held.log.entries
+    followed = [*entries[node.seal.request].header.parents, *answer_ahead(node)]
+    parents = ends(held.log, [entries[i] for i in followed])
+    return Place(parents, node.parent.id if node.parent is not None else None, Conflict.FORK)
+
+
+def answer_ahead(listing: SealNode | None) -> tuple[EntryId, ...]:
+    """Return the answer of the seal that one extends, if it lists that.
+
+    A queued request need not follow it, and a fork beside that has it only by following it.
+    """
+    parent = listing.parent if listing is not None else None
+    if listing is None or parent is None or parent.generation is None:
+        return ()
+    return (parent.generation,) if listing.lists_answer_of(parent) else ()
 
 
 def goes_behind(held: Conversation, place: Place) -> SealNode | None:

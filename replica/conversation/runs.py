@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from replica.conversation.conversation import Conversation
 from replica.conversation.keys import KeyedRun
 from replica.conversation.obligations import Asked, Ledger
-from replica.conversation.place import Place, basis_of, goes_behind
+from replica.conversation.place import Place, basis_of, goes_behind, place_beside
 from replica.ids import EntryId, PublicKey, tagged_sha256
 from replica.log import (
     Conflict,
@@ -214,9 +214,11 @@ def retry_place(held: Conversation, request: EntryId) -> Place:
 
     A request that was refused before its seal is queued again, or forks again.
     """
+    seal = held.order.seal_of.get(request)
+    if seal is not None:
+        return place_beside(held, seal)
     entry = held.log.entries[request]
-    conflict = Conflict.FORK if request in held.order.seal_of else Conflict(entry.header.conflict)
-    return Place(entry.header.parents, basis_of(held, entry), conflict)
+    return Place(entry.header.parents, basis_of(held, entry), Conflict(entry.header.conflict))
 
 
 def _place_past_abandoned(held: Conversation, request: EntryId) -> Place | None:

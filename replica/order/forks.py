@@ -4,36 +4,51 @@ Pure. It is kept as entries are folded, so that asking for it costs no walk.
 """
 
 from collections.abc import Iterable
+from typing import NamedTuple
 
 from replica.ids import EntryId, Track
 from replica.log import Conflict, Entry, Kind
 
 
-class Forks:
-    """Per entry of the conversation track: the last request that forks up to and including it.
+class Fork(NamedTuple):
+    """What a queued request follows where a fork is among its ancestors."""
 
-    An entry with no such request behind it takes no memory.
+    begun_by: Entry
+    """The last of them that is a request which forks."""
+    last: Entry
+    """The last request of them that is this one, or follows it."""
+
+
+class Forks:
+    """The forks that the entries of the conversation track follow.
+
+    An entry that follows none takes no memory.
     """
 
     def __init__(self) -> None:
         """Start empty."""
-        self._last: dict[EntryId, Entry] = {}
+        self._behind: dict[EntryId, Fork] = {}
 
     def add(self, entry: Entry) -> None:
         """Add a newly folded entry, behind its parents; one of another track is ignored."""
         header = entry.header
         if header.track != Track.CONVERSATION:
             return
-        forks = header.kind == Kind.REQUEST and header.conflict == Conflict.FORK
-        last = entry if forks else self.last(header.parents)
-        if last is not None:
-            self._last[entry.id] = last
+        is_request = header.kind == Kind.REQUEST
+        if is_request and header.conflict == Conflict.FORK:
+            self._behind[entry.id] = Fork(entry, entry)
+            return
+        fork = self.behind(header.parents)
+        if fork is not None:
+            self._behind[entry.id] = Fork(fork.begun_by, entry) if is_request else fork
 
     def drop(self, entry_id: EntryId) -> None:
         """Remove an entry that is covered no longer, as nothing behind it is then."""
-        self._last.pop(entry_id, None)
+        self._behind.pop(entry_id, None)
 
-    def last(self, parents: Iterable[EntryId]) -> Entry | None:
-        """Return the last one, in (lamport, id) order, that an entry with these parents follows."""
-        found = [self._last[i] for i in parents if i in self._last]
-        return max(found, key=lambda e: e.order_key) if found else None
+    def behind(self, parents: Iterable[EntryId]) -> Fork | None:
+        """Return the fork that an entry with these parents follows, None for none."""
+        found = [self._behind[i] for i in parents if i in self._behind]
+        if not found:
+            return None
+        return max(found, key=lambda fork: (fork.begun_by.order_key, fork.last.order_key))

@@ -23,8 +23,7 @@ const idsOf = (entries) => entries.map((e) => e.id);
 const without = (ids, left) => [...ids].filter((id) => !left.has(id));
 const ascends = (ids) => ids.every((id, i) => i === 0 || ids[i - 1] < id);
 const isEmpty = (value) => !value || value.length === 0;
-// Lists by key.
-class Groups extends Map {
+class Groups extends Map { // lists by key
   of(key) { return this.get(key) ?? []; }
   add(key, value) { this.set(key, this.of(key)).get(key).push(value); }
 }
@@ -392,13 +391,11 @@ class Members {
     }
     for (const [key, depth] of granted) if (!this.ranks.has(key)) this.judge(key, depth);
   }
-  // Rank a key, and find the revocations that count against it.
-  judge(key, rank) {
+  judge(key, rank) { // rank a key, and find the revocations that count against it
     this.ranks.set(key, rank);
     const isSenior = (e) => this.ranks.get(e.author) < rank;
     for (const e of this.revocations.of(key).filter(isSenior)) this.restrict(key, e);
-    // Names the genesis alone, and is thus the first of its lane.
-    const isPlain = (e) => e.names.length === 1 && !e.control.revocation.cuts.length;
+    const isPlain = (e) => e.names.length === 1 && !e.control.revocation.cuts.length; // the first of its lane
     const isOwn = (e) => e.author === key && e.control.revocation?.key === key && this.satisfies(e);
     const own = this.changes.filter(isOwn), reads = this.roles.of(key).every((role) => role === READER);
     for (const e of reads ? own.filter(isPlain).slice(0, 1) : own) {
@@ -508,8 +505,7 @@ class Order extends Conversation {
     const mayClose = (e) => e.author === request.author || m.has(e.author, OWNER);
     return this.replies(CANCEL, request.id).filter((e) => m.sees(e) && mayClose(e));
   }
-  // Whether the request may go on from the node without its answer.
-  isClosed(node, request, m) {
+  isClosed(node, request, m) { // whether the request may go on from the node without its answer
     return node === ROOT || this.closing(this.at(node.request), m).some((e) => this.unlisted(request, node).has(e.id));
   }
   unlisted(request, prev) { // C of ORD-6 without the answer
@@ -532,22 +528,27 @@ class Order extends Conversation {
     const activity = (n) => this.answerOf(n) ?? this.at(n.id);
     return nodes.filter((n) => !inner.has(n)).sort((a, b) => byOrder(activity(a), activity(b)));
   }
-  branchEnd(node, leads = () => true) {
-    return [...this.sealOf.values()].reduce((end, n) => (n.prev === end && leads(n) ? n : end), node); // in order(x)
+  branchEnd(node) {
+    return [...this.sealOf.values()].reduce((end, n) => (n.prev === end ? n : end), node); // in order(x)
   }
   queued(request, basis) { // where a queued request goes on; undefined while it waits for one that forks
-    const fork = this.each(this.reach(request.parents)).filter(isFork).sort(byOrder).at(-1);
-    const end = this.branchEnd(basis), base = this.resolve(fork?.basis ?? "");
-    if (!fork || end.context.includes(fork.id) || ![ROOT, ...base.chain].includes(basis)) return end;
-    const other = this.branchEnd(base, (n) => n.context.includes(fork.id));
-    return other === base && this.isOpen(fork) && this.isHost(fork.control?.host) ? undefined : other;
+    const last = (e, test) => this.each(this.reach(e.parents)).filter(test).sort(byOrder).at(-1);
+    const fork = last(request, isFork), end = this.branchEnd(basis), base = this.resolve(fork?.basis ?? "");
+    const isOn = (node, start) => node && (start === ROOT || node.chain.includes(start));
+    if (!fork || end === base || end.context.includes(fork.id) || !isOn(base, basis)) return end;
+    const follows = (e) => e.kind === REQUEST && this.reach([e.id]).has(fork.id);
+    const first = [...this.sealOf.values()].find((n) => n.prev === base && n.entries.includes(fork.id));
+    const own = (r) => [this.sealOf.get(r.id)].find((n) => isOn(n, base));
+    const found = (r) => own(r) ?? (r === fork ? first : found(last(r, follows)));
+    const node = found(last(request, follows)), isSame = fork.control?.host === request.control?.host;
+    return node ? this.branchEnd(node) : this.isOpen(fork) && isSame ? undefined : base;
   }
-  isHost(key) { return this.now.has(key, HOST) && !this.now.kept.has(key); }
   sealable(requestId) {
-    const request = this.at(requestId), queues = request.conflict === 0, basis = this.resolve(request.basis);
-    if (!this.now.sees(request) || this.sealOf.has(requestId) || this.answerTo(requestId)) return null;
+    const request = this.at(requestId), host = request.control?.host, { now } = this;
+    if (!now.sees(request) || this.sealOf.has(requestId) || this.answerTo(requestId)) return null;
+    const queues = request.conflict === 0, basis = this.resolve(request.basis);
     const m = this.membersAt(this.membershipHeads().slice(-64)), prev = queues ? this.queued(request, basis) : basis;
-    if (!this.isHost(request.control?.host) || !prev) return null;
+    if (!now.has(host, HOST) || now.kept.has(host) || !prev) return null;
     const answer = this.answerOf(prev), isClosed = this.isClosed(prev, request, m);
     const entries = this.coverage(request, prev, answer, m), prev_seal = prev.id || null;
     if (answer && (!queues || entries.includes(answer.id))) return { prev_seal, entries };
@@ -557,8 +558,7 @@ class Order extends Conversation {
     if (!tip) return this.log.conversation;
     return (this.answerOf(tip) ?? this.closing(this.at(tip.request))[0])?.id ?? tip.request;
   }
-  // What children lead to on the conversation track, without sealed entries and seals.
-  descend(ids, isSeal = (e) => e.kind === SEAL) {
+  descend(ids, isSeal = (e) => e.kind === SEAL) { // by children on track 1, without sealed entries and seals
     const isFree = (e) => e.track === 1 && !this.sealed.has(e.id) && !isSeal(e);
     const free = (id) => idsOf(this.children.of(id).filter(isFree));
     return walk(ids.flatMap(free), free);

@@ -114,6 +114,17 @@ def test_a_request_cancelled_before_its_turn_is_refused_as_cancelled() -> None:
     assert scene.held.order.generation_of(request) is not None
 
 
+def test_a_request_cancelled_while_it_waits_is_refused_at_once() -> None:
+    scene, asked = Scene(), schedule()
+    scene.seal(scene.ask())
+    waits = scene.ask()
+    assert isinstance(take(asked, scene), Resume)
+    assert take(asked, scene) is None
+    scene.cancel(waits)
+    refusal = take(asked, scene)
+    assert refusal == Refuse(scene.id, waits, FinishReason.CANCELLED, "cancelled before it began")
+
+
 @pytest.mark.parametrize(
     ("answer_by_ms", "is_late"),
     [(0, False), (1, True), (NOW_MS - 1, True), (NOW_MS, False), (NOW_MS + 1, False)],

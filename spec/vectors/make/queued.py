@@ -102,20 +102,88 @@ def _never_sealed() -> dict[str, object]:
     s.cancel("cancel", BEA, "fork")
     s.ask("of-nobody", ADA, "answer", basis="seal", host=BOB, conflict=FORK)
     s.ask("no-host", ADA, "of-nobody", basis="seal")
-    s.ask("void", BOB, "answer", basis="seal", conflict=FORK)
-    s.ask("behind-void", ADA, "void", basis="seal")
-    s.revoke("revoke-bob", BEA, BOB, [], parents=s.heads)
-    s.heads = ["revoke-bob"]
+    s.ask("of-ida", ADA, "answer", basis="seal", host=IDA, conflict=FORK)
+    s.ask("other-host", ADA, "of-ida", basis="seal")
+    s.ask("same-host", ADA, "of-ida", basis="seal", host=IDA)
     return s.vector(
-        "queued-behind-unsealable-fork",
-        "nobody waits for a request that forks and is closed, names no host, or is void; the branch"
+        "queued-behind-unsealed-fork",
+        "nobody waits for a request that forks and is closed, or names another host; the branch"
         " that it left is not gone on with either",
         tips=["seal-2"],
         answers={"fork": None},
         sealable={
             "closed": next_seal("seal", ["answer", "fork", "closed"]),
             "no-host": next_seal("seal", ["answer", "of-nobody", "no-host"]),
-            "behind-void": next_seal("seal", ["answer", "behind-void"]),
+            "other-host": next_seal("seal", ["answer", "of-ida", "other-host"]),
+            "same-host": None,
+        },
+    )
+
+
+def _void() -> dict[str, object]:
+    s = _left()
+    s.ask("void", BOB, "answer", basis="seal", conflict=FORK)
+    s.ask("first", ADA, "void", basis="seal")
+    s.ask("second", ADA, "first", basis="seal")
+    s.ask("third", ADA, "second", basis="seal")
+    s.revoke("revoke-bob", BEA, BOB, [], parents=s.heads)
+    s.heads = ["revoke-bob"]
+    s.seal("seal-first", "first", ["answer", "first"], prev_seal="seal")
+    s.answer("answer-first", "seal-first")
+    return s.vector(
+        "queued-behind-void-fork",
+        "the request that forks is void, and no seal lists it: those queued behind it go on one"
+        " behind the other, from the last of them that has a seal",
+        tips=["seal-2", "seal-first"],
+        answers={"first": "answer-first"},
+        sealable={
+            "second": next_seal("seal-first", ["answer-first", "second"]),
+            "third": next_seal("seal-first", ["answer-first", "second", "third"]),
+        },
+    )
+
+
+def _late() -> dict[str, object]:
+    s = _left()
+    s.ask("lost", ADA, "answer", basis="seal", host=IDA, conflict=FORK)
+    s.cancel("cancel", ADA, "lost")
+    s.ask("over", ADA, "cancel", basis="seal")
+    s.ask("next", BOB, "over", basis="seal")
+    s.ask("beside", BOB, "lost", basis="seal")
+    s.seal("seal-over", "over", ["answer", "lost", "over"], prev_seal="seal")
+    s.answer("answer-over", "seal-over")
+    s.seal("seal-lost", "lost", ["answer", "lost"], prev_seal="seal", by=IDA)
+    s.answer("answer-lost", "seal-lost", by=IDA)
+    tips = {"answer-2": "seal-2", "answer-over": "seal-over", "answer-lost": "seal-lost"}
+    return s.vector(
+        "queued-behind-late-fork",
+        "the request that forks gets its seal late, from another host: `next` goes on behind"
+        " `over`, which it follows, and `beside` behind that seal",
+        tips=[tips[name] for name in s.sorted(*tips)],
+        answers={"over": "answer-over", "lost": "answer-lost"},
+        sealable={
+            "next": next_seal("seal-over", ["answer-over", "next"]),
+            "beside": next_seal("seal-lost", ["answer-lost", "beside"]),
+        },
+    )
+
+
+def _at_the_end() -> dict[str, object]:
+    s = History()
+    s.first_turn()
+    s.ask("fork", BOB, "answer", basis="seal", host=IDA, conflict=FORK)
+    s.ask("queued", ADA, "fork", basis="seal")
+    s.ask("same", ADA, "answer", basis="seal", conflict=FORK)
+    s.ask("behind", ADA, "same", basis="seal")
+    return s.vector(
+        "queued-behind-fork-at-the-end",
+        "a request that forks at the end of its branch has left none: what is queued behind it"
+        " does not wait for it",
+        tips=["seal"],
+        answers={"fork": None},
+        sealable={
+            "queued": next_seal("seal", ["answer", "fork", "queued"]),
+            "behind": next_seal("seal", ["answer", "same", "behind"]),
         },
     )
 
@@ -146,4 +214,6 @@ def _last() -> dict[str, object]:
     )
 
 
-CASES = (_waits, _follows, _unanswered, _refused, _never_sealed, _last)
+CASES = (
+    _waits, _follows, _unanswered, _refused, _never_sealed, _void, _late, _at_the_end, _last,
+)  # fmt: skip

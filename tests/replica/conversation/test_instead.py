@@ -96,3 +96,24 @@ def test_in_place_of_a_message_without_a_question_it_queues_behind_what_was_aske
     seal = turn.sealed(request, [turn.answer, first, request], turn.seal)
     place = place_instead_of(turn.held, words.id)
     assert (place.basis, place.conflict) == (seal.id, Conflict.QUEUE)
+
+
+def test_another_answer_asked_for_with_a_fork_changes_nothing_for_what_was_queued() -> None:
+    turn = Turn()
+    first, request = asked(turn, "first", turn.answer, basis=turn.seal)
+    words, queued = asked(turn, "typo", request, basis=turn.seal)
+    cancelled(turn, forking(turn, words, turn.seal))
+    cancelled(turn, forking(turn, cancelled(turn, queued), turn.seal))
+    place = place_instead_of(turn.held, words.id)
+    assert place == Place((request.id,), turn.seal.id, Conflict.QUEUE)
+    assert first.id in turn.held.log.entries[request.id].header.parents
+
+
+def test_in_place_of_another_members_fork_it_forks_from_the_same_place_too() -> None:
+    turn = Turn()
+    first, request = asked(turn, "first", turn.answer, basis=turn.seal)
+    turn.sealed(request, [turn.answer, first, request], turn.seal)
+    words = turn.ada.write(turn.held.id, said("rather"), parents=[turn.answer], basis=turn.seal)
+    forking(turn, turn.admit(words), turn.seal)
+    place = Place((turn.answer.id,), turn.seal.id, Conflict.FORK)
+    assert place_instead_of(turn.held, words.id) == place

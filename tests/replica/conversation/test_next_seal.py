@@ -121,6 +121,19 @@ def test_a_request_queued_behind_a_fork_waits_for_its_seal_while_that_may_come()
     assert found.entries == (told.id, queued.id)
 
 
+def test_a_request_queued_behind_a_fork_of_another_host_does_not_wait() -> None:
+    scene, ida = Scene(), Writer(4)
+    scene.member(Grant(ida.public, Role.HOST), scene.grant)
+    _, base, answer = scene.turn()
+    scene.turn(answer, basis=base)
+    fork = scene.ask(answer, basis=base, fork=True, host=ida)
+    queued, same = scene.ask(fork, basis=base), scene.ask(fork, basis=base, host=ida)
+    found = sealable(scene.held, queued.id)
+    assert found is not None
+    assert found.entries == (answer.id, fork.id, queued.id)
+    assert sealable(scene.held, same.id) is None
+
+
 def test_a_request_queued_behind_a_fork_that_is_over_begins_its_branch() -> None:
     scene = Scene()
     _, base, answer = scene.turn()

@@ -10,6 +10,7 @@ from replica.conversation.place import (
     newest_leaf,
     newest_place,
     place_at,
+    place_beside,
     place_on_branch,
 )
 from replica.log.body import Cancel, Request, Sampling
@@ -162,3 +163,15 @@ def test_a_turn_that_forks_does_not_follow_the_cancel_of_a_turn_beside_it() -> N
     more = {"parents": [turn.answer], "basis": turn.seal, "conflict": Conflict.FORK}
     instead = turn.admit(turn.ada.write(turn.held.id, body, **more))
     assert place_on_branch(turn.held, instead.id) == Place((instead.id,), turn.seal.id)
+
+
+def test_behind_a_message_that_was_queued_comes_also_the_answer_it_was_queued_behind() -> None:
+    turn = Turn()
+    message = turn.say("and?", turn.ask)
+    request = turn.request(message, basis=turn.seal)
+    seal = turn.sealed(request, [turn.answer, message, request], turn.seal)
+    both = tuple(sorted((message.id, turn.answer.id)))
+    assert place_at(turn.held, message.id) == Place(both, turn.seal.id, Conflict.FORK)
+    assert place_beside(turn.held, seal.id) == Place(both, turn.seal.id, Conflict.FORK)
+    first = Place((turn.hello.id,), None, Conflict.FORK)
+    assert place_at(turn.held, turn.hello.id) == place_beside(turn.held, turn.seal.id) == first

@@ -1,8 +1,10 @@
 """The seal that a queued request extends; further cases are in spec/vectors/order.json."""
 
+from replica.log.body import Grant, Revocation, Role
 from replica.log.entry import Entry
 from replica.order.queued import Ahead, queued_behind
 from tests.support.branches import Scene
+from tests.support.writers import Writer
 
 
 class Left(Scene):
@@ -46,6 +48,55 @@ def test_behind_a_sealed_fork_its_branch_goes_on() -> None:
     _, further, _ = left.turn(answer, basis=seal)
     assert left.ahead(left.fork, basis=left.base).node is left.node(further)
     assert left.ahead(left.fork, basis=None).node is left.node(further)
+
+
+def test_a_fork_at_the_end_of_a_branch_leads_nowhere_until_others_go_on_there() -> None:
+    left = Left()
+    fork = left.ask(left.last, basis=left.end, fork=True)
+    queued = left.say(fork)
+    assert left.ahead(queued, basis=left.end) == Ahead(left.held.order.nodes[left.end.id])
+    _, beside, _ = left.turn(left.last, basis=left.end)
+    assert left.ahead(queued, basis=left.end) == Ahead(left.held.order.nodes[left.end.id], fork)
+    assert left.ahead(left.last, basis=left.end).node is left.node(beside)
+
+
+def test_behind_a_fork_that_is_over_nothing_is_awaited() -> None:
+    left = Left()
+    left.refuse(left.fork)
+    assert left.ahead(left.fork, basis=left.base) == Ahead(left.held.order.nodes[left.base.id])
+    first = left.ask(left.fork, basis=left.base)
+    seal = left.seal(first)
+    assert left.ahead(first, basis=left.base).node is left.node(seal)
+    assert left.ahead(left.fork, basis=left.base).node is left.node(seal)  # it lists the fork
+
+
+def test_what_is_queued_behind_a_void_fork_stays_in_one_chain() -> None:
+    left = Left()
+    bob = Writer(3)
+    grant = left.member(Grant(bob.public, Role.WRITER), left.grant)
+    answer = left.held.log.entries[left.fork.header.parents[0]]
+    fork = left.ask(answer, basis=left.base, fork=True, by=bob)
+    first = left.ask(fork, basis=left.base)
+    second = left.ask(first, basis=left.base)
+    left.member(Revocation(bob.public), grant)
+    assert left.ahead(fork, basis=left.base) == Ahead(left.held.order.nodes[left.base.id])
+    seal = left.seal(first)
+    left.answer(seal)
+    assert left.ahead(first, basis=left.base).node is left.node(seal)
+    left.answer(left.seal(second))
+    assert len(left.held.order.tips()) == 2
+
+
+def test_a_late_seal_of_a_closed_fork_takes_nothing_from_what_went_on_without_it() -> None:
+    left = Left()
+    ida = Writer(4)
+    left.member(Grant(ida.public, Role.HOST), left.grant)
+    answer = left.held.log.entries[left.fork.header.parents[0]]
+    fork = left.ask(answer, basis=left.base, fork=True, host=ida)
+    first = left.ask(fork, basis=left.base)
+    seal = left.seal(first)
+    left.seal(fork, by=ida)
+    assert left.ahead(first, basis=left.base).node is left.node(seal)
 
 
 def test_a_fork_further_back_than_the_basis_leads_nowhere() -> None:
