@@ -13,9 +13,9 @@ from antiphon.cli.log import print_row
 from antiphon.cli.rows import PREVIEW_CELLS, counted, cut, row_of
 from antiphon.cli.session import find_entry
 from antiphon.cli.take_back import take_back
-from antiphon.cli.turn import check_role, continued_form, continued_place
+from antiphon.cli.turn import again_place, check_role, continued_form, continued_place
 from antiphon.cli.undone import is_undone
-from replica.conversation import place_at
+from replica.conversation import Place, place_at
 from replica.errors import AntiphonError
 from replica.ids import EntryId
 from replica.io import documents
@@ -59,7 +59,7 @@ async def run(chat: ChatSession, line: str) -> Turn | None:
         case "quit" | "exit" | "q":
             raise Leave
         case "again":
-            return Turn(place_at(chat.held, await _last(chat, Kind.MESSAGE)))
+            return Turn(await _again(chat))
         case "continue":
             place = continued_place(chat.held, await chat.place())
             return Turn(place, form=continued_form(chat.held, place))
@@ -152,6 +152,17 @@ async def status(chat: ChatSession, _rest: str) -> None:
         f"{state} · {len(chat.held.log)} entries"
         f" · {hub.unsynced(chat.held.id)} not at the hub yet · {branches}"
     )
+
+
+async def _again(chat: ChatSession) -> Place:
+    """Return the place of another answer to the last message, beside one that it still waits for.
+
+    Raises NothingYet.
+    """
+    last = await _last(chat, Kind.MESSAGE)
+    end = await chat.place()
+    place = again_place(chat.held, end)
+    return place if place != end else place_at(chat.held, last)
 
 
 async def _last(chat: ChatSession, kind: Kind) -> EntryId:
