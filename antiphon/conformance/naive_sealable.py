@@ -76,10 +76,6 @@ def _end(log: Log, order: NaiveOrder, start: EntryId | None) -> EntryId | None:
     return end
 
 
-def _context(log: Log, chain: list[EntryId]) -> set[EntryId]:
-    return {listed for seal in chain for listed in _seal(log, seal).entries}
-
-
 def _requests_behind(
     log: Log, covered: set[EntryId], request: Entry, fork: Entry | None
 ) -> list[Entry]:
@@ -120,6 +116,5 @@ def _leads_away(
 ) -> bool:
     """Say whether a seal behind `fork` is on another branch, and extends the request's basis."""
     basis, base = resolved_basis(log, order, request), resolved_basis(log, order, fork)
-    if end == base or (end is not None and fork.id in _context(log, order.chains[end])):
-        return False
-    return basis is None or (base is not None and basis in order.chains[base])
+    extends = basis is None or (base is not None and basis in order.chains[base])
+    return end != base and extends

@@ -6,7 +6,7 @@ Pure. It is kept as entries are folded, so that asking for it costs no walk.
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from replica.ids import EntryId, Track
+from replica.ids import EntryId
 from replica.log import Conflict, Entry, Kind
 
 
@@ -20,20 +20,15 @@ class Fork(NamedTuple):
 
 
 class Forks:
-    """The forks that the entries of the conversation track follow.
-
-    An entry that follows none takes no memory.
-    """
+    """The forks that entries follow. An entry that follows none takes no memory."""
 
     def __init__(self) -> None:
         """Start empty."""
         self._behind: dict[EntryId, Fork] = {}
 
     def add(self, entry: Entry) -> None:
-        """Add a newly folded entry, behind its parents; one of another track is ignored."""
+        """Add a newly folded entry, behind its parents."""
         header = entry.header
-        if header.track != Track.CONVERSATION:
-            return
         is_request = header.kind == Kind.REQUEST
         if is_request and header.conflict == Conflict.FORK:
             self._behind[entry.id] = Fork(entry, entry)

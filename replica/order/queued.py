@@ -30,9 +30,8 @@ def queued_behind(order: Order, parents: Iterable[EntryId], basis: SealNode | No
     if fork is None:
         return Ahead(end)
     base = order.resolve_basis(fork.begun_by)
-    is_listed = end is not None and end.covers(fork.begun_by.id)
     # A seal behind a basis further back would not extend the one of the request.
-    if end is base or is_listed or not _extends(base, basis):
+    if end is base or not _extends(base, basis):
         return Ahead(end)
     return _on_branch(order, fork, base)
 

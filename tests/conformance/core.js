@@ -535,7 +535,7 @@ class Order extends Conversation {
     const last = (e, test) => this.each(this.reach(e.parents)).filter(test).sort(byOrder).at(-1);
     const fork = last(request, isFork), end = this.branchEnd(basis), base = this.resolve(fork?.basis ?? "");
     const isOn = (node, start) => node && (start === ROOT || node.chain.includes(start));
-    if (!fork || end === base || end.context.includes(fork.id) || !isOn(base, basis)) return end;
+    if (!fork || end === base || !isOn(base, basis)) return end;
     const follows = (e) => e.kind === REQUEST && this.reach([e.id]).has(fork.id);
     const first = [...this.sealOf.values()].find((n) => n.prev === base && n.entries.includes(fork.id));
     const own = (r) => [this.sealOf.get(r.id)].find((n) => isOn(n, base));

@@ -59,6 +59,8 @@ TARGETS: dict[str, tuple[str, ...]] = {
         "LateMessages._end", "LateMessages._through",
     ),
     "replica/order/unreached.py": ("Unreached.reach",),
+    "replica/order/forks.py": ("Forks.add", "Forks.behind"),
+    "replica/order/queued.py": ("queued_behind", "_on_branch", "_extends", "_is_open"),
     "replica/order/tree.py": (
         "Order._fold_in", "Order._receive_seal", "Order._count", "Order._receive_generation",
         "Order.request", "Order.resolve_basis", "Order.tips", "Order.branch_end",
@@ -83,7 +85,9 @@ TARGETS: dict[str, tuple[str, ...]] = {
     ),
     "replica/link/auth.py": ("prove",),
     "replica/conversation/drafts.py": ("DraftStream.receive",),
-    "replica/conversation/next_seal.py": ("sealable",),
+    "replica/conversation/next_seal.py": (
+        "sealable", "seal_by_coverage", "may_be_sealed", "_name_one_host",
+    ),
     "model_host/kv/lineage.py": ("Lineage.__init__", "Lineage.at"),
     "model_host/kv/domain.py": ("domain_salt",),
     "model_host/sampler.py": ("Sampler.weigh", "_prefix"),

@@ -188,6 +188,52 @@ def _at_the_end() -> dict[str, object]:
     )
 
 
+def _at_the_root() -> dict[str, object]:
+    s = History()
+    s.first_turn()
+    s.ask("fork", ADA, "hello", conflict=FORK)
+    s.ask("queued", BOB, "fork")
+    s.ask("next", ADA, "queued")
+    s.ask("other", ADA, "hello", host=IDA, conflict=FORK)
+    s.ask("alone", BOB, "other")
+    return s.vector(
+        "queued-behind-fork-at-the-root",
+        "a request that forks without a basis leaves what was asked first; one that another host"
+        " is to answer is not waited for",
+        tips=["seal"],
+        answers={"fork": None},
+        sealable={
+            "fork": next_seal(None, ["hello", "fork"]),
+            "queued": None,
+            "next": None,
+            "alone": next_seal(None, ["hello", *s.sorted("other", "alone")]),
+        },
+    )
+
+
+def _listed_elsewhere() -> dict[str, object]:
+    s = _left()
+    s.ask("past", BOB, "answer-2", "fork", basis="seal-2")
+    s.ask("queued", ADA, "fork", basis="seal")
+    s.ask("behind", ADA, "past", basis="seal")
+    s.seal("seal-past", "past", ["answer-2", *s.sorted("fork", "past")], prev_seal="seal-2")
+    s.answer("answer-past", "seal-past")
+    s.seal("seal-fork", "fork", ["answer", "fork"], prev_seal="seal")
+    s.answer("answer-fork", "seal-fork")
+    tips = {"answer-past": "seal-past", "answer-fork": "seal-fork"}
+    return s.vector(
+        "queued-behind-fork-listed-elsewhere",
+        "the branch that was left lists the request that forks, too: `queued`, which follows that"
+        " alone, goes behind its own seal, and `behind` goes where the request before it did",
+        tips=[tips[name] for name in s.sorted(*tips)],
+        answers={"fork": "answer-fork", "past": "answer-past"},
+        sealable={
+            "queued": next_seal("seal-fork", ["answer-fork", "queued"]),
+            "behind": next_seal("seal-past", ["answer-past", "behind"]),
+        },
+    )
+
+
 def _last() -> dict[str, object]:
     s = _left()
     s.seal("seal-fork", "fork", ["answer", "fork"], prev_seal="seal")
@@ -215,5 +261,6 @@ def _last() -> dict[str, object]:
 
 
 CASES = (
-    _waits, _follows, _unanswered, _refused, _never_sealed, _void, _late, _at_the_end, _last,
+    _waits, _follows, _unanswered, _refused, _never_sealed, _void, _late, _at_the_end,
+    _at_the_root, _listed_elsewhere, _last,
 )  # fmt: skip

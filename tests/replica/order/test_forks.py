@@ -1,10 +1,8 @@
 """The forks that entries follow (spec/03-order §4, ORD-11)."""
 
-from replica.log.body import Grant, Role
 from replica.log.entry import Entry
 from replica.order.forks import Fork, Forks
 from tests.support.branches import Scene
-from tests.support.writers import Writer
 
 
 def behind(scene: Scene, *parents: Entry) -> Fork | None:
@@ -52,14 +50,6 @@ def test_entries_without_a_fork_behind_them_are_not_kept() -> None:
     for entry in scene.held.log.entries.values():
         forks.add(entry)
     assert not forks._behind
-
-
-def test_entries_of_other_tracks_are_ignored() -> None:
-    scene = Scene()
-    forking = scene.ask(fork=True)
-    grant = scene.member(Grant(Writer(7).public, Role.WRITER), scene.grant)
-    assert behind(scene, grant) is None
-    assert behind(scene, forking, grant) == Fork(forking, forking)
 
 
 def test_what_is_covered_no_longer_is_forgotten() -> None:
