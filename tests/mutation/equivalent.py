@@ -15,6 +15,9 @@ _STEPS = "it decides when others run, not the result"
 _LATER = "the same input fails a little later, for the same reason"
 
 EQUIVALENT: dict[str, str] = {
+    "replica/conversation/next_seal.py: may_be_sealed: without body is not None in is_open and "
+    "body is not None and membership.is_host(body.host) and membership.is_visible(request)": _NEVER,
+    "replica/link/comparison.py: HeldLanes.chain_steps: never self._passed % STEP_HEADS == 0": _STEPS,
     "replica/log/wire.py: _check: never scan.turn is not None": _UNASKED,
     "replica/log/wire.py: _check: never at < end and data[at] < 128": _FORM,
     "replica/log/wire.py: _check: never data[at] < 128": _FORM,
@@ -169,7 +172,6 @@ EQUIVALENT: dict[str, str] = {
 
 _LARGE = "a vector at this bound would be half a megabyte or more"
 _LATE = "no vector has a frame of progress behind the first token"
-_BODY = "a REQUEST is admitted only with a body that parses"
 _BOUND = "no vector of the draw stands at this bound, if there is one"
 
 OPEN: dict[str, str] = {
@@ -185,8 +187,6 @@ OPEN: dict[str, str] = {
     "self.byte_count": _LATE,
     "replica/conversation/drafts.py: DraftStream.receive: other junction in "
     "self.token_count or self.byte_count": _LATE,
-    "replica/conversation/next_seal.py: may_be_sealed: without body is not None in is_open and "
-    "body is not None and membership.is_host(body.host) and membership.is_visible(request)": _BODY,
     "model_host/sampler.py: _prefix: other sign in STEPS_DOWN + 1": _BOUND,
     "model_host/sampler.py: _prefix: other sign in needed - before": _BOUND,
     "model_host/sampler_state.py: _Changes.apply: self._counts > 0 -> self._counts >= 0": _BOUND,
