@@ -17,7 +17,8 @@ _LATER = "the same input fails a little later, for the same reason"
 EQUIVALENT: dict[str, str] = {
     "replica/conversation/next_seal.py: may_be_sealed: without body is not None in is_open and "
     "body is not None and membership.is_host(body.host) and membership.is_visible(request)": _NEVER,
-    "replica/link/comparison.py: HeldLanes.chain_steps: never self._passed % STEP_HEADS == 0": _STEPS,
+    "replica/link/comparison.py: HeldLanes.chain_steps: never self._passed % STEP_HEADS "
+    "== 0": _STEPS,
     "replica/log/wire.py: _check: never scan.turn is not None": _UNASKED,
     "replica/log/wire.py: _check: never at < end and data[at] < 128": _FORM,
     "replica/log/wire.py: _check: never data[at] < 128": _FORM,
