@@ -16,7 +16,7 @@ from antiphon.cli.turn import check_text, continuable, may_write, options_for, w
 from replica.conversation import Conversation, KeyRemoved, Place, removal_of
 from replica.errors import AntiphonError
 from replica.ids import ConversationId, EntryId, short
-from replica.io import Replica, RequestOptions, documents, turns
+from replica.io import Replica, RequestOptions, begin, documents, turns
 from replica.log import Conflict, Entry, Generation, reach
 
 CONTINUE_STEP = "/continue goes on"
@@ -153,7 +153,9 @@ class ChatSession:
     async def options(self, turn: Turn) -> RequestOptions:
         """Return the options of a turn's request. Raises what `check_sent` raises."""
         self.check_sent()
-        return options_for(self.replica, self.held, changes=self.changes | turn.form)
+        changes = self.changes | turn.form
+        await begin.learn_hosts_of(self.replica, self.held, profile=changes.get("profile"))
+        return options_for(self.replica, self.held, changes=changes)
 
     async def write(self, turn: Turn) -> turns.Asked:
         """Write a turn; durable here when it returns. Raises the errors of `write_turn`."""

@@ -56,7 +56,7 @@ class TerminalChat:
         self._keyboard = keyboard
         self._editor = LineEditor()
         self._screen = ChatScreen(chat, self._editor)
-        self._presence = HostPresence(chat.session, chat.replica, chat.held.id)
+        self._presence = HostPresence(chat.replica, chat.held.id)
         self._wake = asyncio.Event()
         self._typed: list[Typed] = []
         self._code: int | None = None

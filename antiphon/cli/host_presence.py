@@ -1,19 +1,17 @@
 """Why an awaited answer is silent: its host has left the hub, or does not serve the owner.
 
-A hub names its hosts with the Welcome of a link alone. So while an answer is silent, a
-link of its own asks again; a host that was killed is missed within three seconds. A host that
-is there is asked itself, until it answers once.
+While an answer is silent, the hub is asked for its hosts again and again; a host that was killed
+is missed within three seconds. A host that is there is asked itself, until it answers once.
 """
 
 import asyncio
 import time
 from collections.abc import Callable
 
-from antiphon.cli.session import Session
 from replica.conversation import is_loopback
 from replica.errors import AntiphonError
 from replica.ids import ConversationId, PublicKey
-from replica.io import HostCalls, Replica, linked_hosts
+from replica.io import HostCalls, Replica, hosts_of
 
 SILENCE_S = 1.0
 """Time without news of an answer after which the hub is asked."""
@@ -27,9 +25,8 @@ _REASON = "OWNER_NOT_SERVED"
 class HostPresence:
     """Asks the hub for its hosts, and a host, while nothing is heard of an answer."""
 
-    def __init__(self, session: Session, replica: Replica, conversation: ConversationId) -> None:
+    def __init__(self, replica: Replica, conversation: ConversationId) -> None:
         """Ask through the hub of `replica`, about answers in `conversation`."""
-        self._session = session
         self._replica = replica
         self._conversation = conversation
         self._linked: frozenset[PublicKey] | None = None
@@ -76,7 +73,8 @@ class HostPresence:
     async def _ask(self, host: PublicKey) -> None:
         replica = self._replica
         try:
-            found = await linked_hosts(self._session.settings.hub, replica.key, replica.hub.key)
+            found = await hosts_of(replica.calls())
+            replica.hub.learn(found)
             addresses = {one.key: one.info.address for one in found}
             if host in addresses and host not in self._refusing:
                 await self._ask_host(host, addresses[host])

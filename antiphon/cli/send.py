@@ -399,7 +399,7 @@ async def _show(
 ) -> _Shown:
     """Show the events of a turn up to its end, or without waiting up to its request."""
     shown = _Shown(AnswerScreen(session.out))
-    presence = HostPresence(session, replica, held.id)
+    presence = HostPresence(replica, held.id)
     session.beside = shown.screen.aside
     reporting = asyncio.create_task(presence.report(host, shown.screen.delay))
     try:

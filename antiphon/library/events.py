@@ -283,6 +283,9 @@ class MemberChanged:
 class HostChanged:
     """The hub named the model hosts that are linked to it.
 
+    It does as this replica links. What changes behind that is told once this replica asks, which
+    it does before it grants a conversation to a host, and before it asks one that was not there.
+
     >>> match antiphon.HostChanged((me.key,)):
     ...     case antiphon.HostChanged(hosts):
     ...         len(hosts)

@@ -51,7 +51,7 @@ from replica.io.joining import (
 )
 from replica.io.keyless import Keyless
 from replica.io.keys import load_or_create, load_or_create_secret
-from replica.io.linked_hosts import linked_hosts
+from replica.io.linked_hosts import hosts_of, learn_hosts, linked_hosts
 from replica.io.listing import listed
 from replica.io.logs import LogFormat, configure_log, log_to_stderr
 from replica.io.long_logs import restored
@@ -174,10 +174,12 @@ __all__ = [
     "has_joined",
     "has_lost_grpc",
     "held_at_hub",
+    "hosts_of",
     "import_entries",
     "invite",
     "issued_invitations",
     "keys",
+    "learn_hosts",
     "linked_hosts",
     "listed",
     "listen",

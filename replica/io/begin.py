@@ -4,6 +4,7 @@ The command and the library choose hosts and seeds by these functions alone.
 """
 
 import os
+import time
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
@@ -19,6 +20,7 @@ from replica.ids import ConversationId, EntryId, PublicKey, short
 from replica.io.asked_host import choose_host
 from replica.io.hub_status import means_away
 from replica.io.issued_invitations import ISSUED, note_grant
+from replica.io.linked_hosts import learn_hosts
 from replica.io.logger import get_logger
 from replica.io.replica import Replica
 from replica.io.turns import RequestOptions, say_as_system
@@ -55,13 +57,16 @@ async def choose_host_to_grant(
     pinned: PublicKey | None,
     timeout_s: float = HUB_WAIT_S,
 ) -> HostChoice:
-    """Wait for the hub's list of hosts and choose the one to grant to (LINK-31).
+    """Ask the hub for its hosts and choose the one to grant to (LINK-31).
 
-    Raises NoHost, caused by the hub's absence if that is why no host is known, and the error
-    of a link for which the hub is there.
+    Neither a named host nor a pinned one is asked for: it need not be linked. While the hub is
+    away, those that it named last count. Raises NoHost, caused by the hub's absence if that is
+    why no host is known, and the error of a link for which the hub is there.
     """
-    hub = replica.hub
+    hub, end_s = replica.hub, time.monotonic() + timeout_s
     await replica.wait_for(lambda: hub.is_tried, timeout_s)
+    if named is None and pinned is None:
+        await learn_hosts(replica, end_s - time.monotonic())
     try:
         return host_to_grant(named, pinned, hub.hosts)
     except NoHost as error:
@@ -156,6 +161,24 @@ def _require_junior(held: Conversation, ours: PublicKey, theirs: PublicKey) -> N
         raise NotAllowed(f"only an owner senior to {short(theirs)} can remove it")
 
 
+async def learn_hosts_of(
+    replica: Replica,
+    held: Conversation,
+    *,
+    host: PublicKey | None = None,
+    profile: str | None = None,
+) -> None:
+    """Ask the hub for its hosts where `request_options` depends on more than is known of them.
+
+    That is where one of several is to be chosen, or one that was not linked when the hub named
+    them last is asked, and where a profile is named. Raises ReplicaClosed.
+    """
+    asked = (host,) if host is not None else held.log.membership.hosts()
+    known = {one.key for one in replica.hub.hosts}
+    if len(asked) > 1 or profile is not None or not known.issuperset(asked):
+        await learn_hosts(replica)
+
+
 def request_options(
     replica: Replica,
     held: Conversation,
@@ -171,9 +194,9 @@ def request_options(
 
     The sampling is the conversation's, else the one that the host recommends, with `changes`.
     Limit and stop strings default to the conversation's; the limit else to OUTPUT_TOKENS_MAX.
-    Without a seed a random one is drawn, so that every answer can be reproduced. Raises
-    HostMissing, or ArgumentInvalid for a profile that the host does not offer and for a number
-    out of its range.
+    Without a seed a random one is drawn, so that every answer can be reproduced. The hosts are
+    those that the hub named last: `learn_hosts_of` comes first. Raises HostMissing, or
+    ArgumentInvalid for a profile that the host does not offer and for a number out of its range.
     """
     linked = replica.hub.hosts
     asked = choose_host(held, tuple(known.key for known in linked), host)

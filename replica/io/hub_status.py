@@ -18,6 +18,7 @@ from replica.link import (
     Event,
     Fault,
     Forgotten,
+    HostsLearned,
     LinkClosed,
     LinkedHost,
     StateChanged,
@@ -49,16 +50,18 @@ class HubStatus:
         core: ReplicaCore,
         link: HubLink | None,
         perform: Callable[[ReplicaEffects], object],
+        deliver: Callable[[Event], None],
     ) -> None:
         """Read the status from the core and the link; `link` is None if no hub is configured.
 
-        `perform` performs the effects of a question to the hub.
+        `perform` performs the effects of a question to the hub, `deliver` tells everybody.
         """
         self.hosts: tuple[LinkedHost, ...] = ()
-        """The model hosts named in the last Welcome, those the hub vouches for first.
+        """The model hosts that the hub named last, those it vouches for first.
 
-        Later changes are visible with the next link.
+        A Welcome names them; what changes behind it is known once somebody asks: `learn_hosts`.
         """
+        self._deliver = deliver
         self._core = core
         self._link = link
         self._perform = perform
@@ -84,6 +87,8 @@ class HubStatus:
             case Welcomed(welcome):
                 self.hosts = welcome.hosts
                 self._closed_by, self._is_welcomed = None, True
+            case HostsLearned(hosts):
+                self.hosts = hosts
             case EntryFailed(conversation, entry, fault, is_own):
                 self._refusals[conversation] = fault
                 _say_failed(conversation, entry, fault, is_own=is_own)
@@ -95,6 +100,11 @@ class HubStatus:
                 self._closed_by, self._is_welcomed = fault, False
             case _:
                 pass
+
+    def learn(self, hosts: tuple[LinkedHost, ...]) -> None:
+        """Note the hosts that the linked hub named in answer to a question, if they are news."""
+        if self.is_linked and hosts != self.hosts:
+            self._deliver(HostsLearned(hosts))
 
     def refusal(self, conversation: ConversationId) -> Fault | None:
         """Return the last fault of a conversation since it was synchronized, if any."""

@@ -5,7 +5,7 @@ from enum import Enum
 
 from replica.conversation import Draft
 from replica.ids import ConversationId, EntryId, Position
-from replica.link.messages import Fault, ListingItem, Welcome
+from replica.link.messages import Fault, LinkedHost, ListingItem, Welcome
 from replica.log import Entry
 
 
@@ -84,6 +84,13 @@ class Welcomed:
 
 
 @dataclass(frozen=True, slots=True)
+class HostsLearned:
+    """The hub was asked, and named other linked hosts than before."""
+
+    hosts: tuple[LinkedHost, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Listed:
     """The hub named conversations we are a member of."""
 
@@ -112,6 +119,7 @@ Event = (
     | Compared
     | DraftReceived
     | Welcomed
+    | HostsLearned
     | Listed
     | LinkClosed
     | Forgotten

@@ -17,6 +17,7 @@ from replica.link import (
     EntriesAdmitted,
     Event,
     Forgotten,
+    HostsLearned,
     StateChanged,
     Welcomed,
 )
@@ -160,7 +161,7 @@ class Feed:
                 self._runs.pop(conversation, None)
                 self._lost.pop(conversation, None)
                 return []
-            case Welcomed(welcome):
-                return [e.HostChanged(tuple(host.key for host in welcome.hosts))]
+            case Welcomed() | HostsLearned():
+                return [e.HostChanged(tuple(host.key for host in self._replica.hub.hosts))]
             case _:
                 return []

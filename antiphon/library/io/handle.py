@@ -92,6 +92,7 @@ class Handle:
         if not has_host(held):
             await self.grant_host()
             held = await self._held()
+        await begin.learn_hosts_of(self.replica, held)
         return begin.request_options(self.replica, held, key=key, **given)
 
     async def grant_host(self) -> None:

@@ -13,7 +13,7 @@ ID, ENTRY = ConversationId(b"c" * 32), EntryId(b"e" * 32)
 
 
 def said_of(event: EntryFailed) -> str:
-    status = HubStatus(Scene().core, None, list)
+    status = HubStatus(Scene().core, None, list, list)
     with capture_logs() as logs:
         status.receive(event)
     assert status.refusal(ID) == event.fault
@@ -36,7 +36,7 @@ def test_an_entry_that_the_replica_refuses_is_not_refused_by_the_hub() -> None:
 
 
 def test_the_refusal_of_a_conversation_is_forgotten_with_it() -> None:
-    status = HubStatus(Scene().core, None, list)
+    status = HubStatus(Scene().core, None, list, list)
     status.receive(EntryFailed(ID, None, Fault.of(QuotaExceeded(), ID)))
     assert status.refusal(ID) is not None
     status.receive(Forgotten(ID))
@@ -46,7 +46,7 @@ def test_the_refusal_of_a_conversation_is_forgotten_with_it() -> None:
 
 def test_a_link_is_up_once_its_hosts_are_known() -> None:
     scene = Scene()
-    status = HubStatus(scene.core, None, list)
+    status = HubStatus(scene.core, None, list, list)
     seen = []
     for _ in range(2):
         scene.connect()

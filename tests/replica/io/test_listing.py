@@ -9,7 +9,6 @@ import pytest
 from replica.ids import ConversationId
 from replica.io import rpc
 from replica.io.hub_calls import HubCalls
-from replica.io.linked_hosts import linked_hosts
 from replica.io.listing import listed
 from replica.io.store import Store
 from replica.link import Hello, Listing, ListingItem, Message, Ping, Pong, greeting
@@ -83,6 +82,3 @@ async def test_a_silent_hub_is_an_error_that_says_so(
         monkeypatch.setattr(rpc, "CALL_TIMEOUT_S", 1.0)
         with pytest.raises(HubUnreachable, match="the end of the list did not come in time"):
             await listed(calls)
-        hub.script = ()
-        with pytest.raises(HubUnreachable, match="a Welcome did not come in time"):
-            await linked_hosts(hub.address, OWNER.key, None)

@@ -63,6 +63,8 @@ class LyingHub:
         self.marks = True
         self.trailer: bytes | None = None
         """The details of the status with which Authenticate ends, None if it succeeds."""
+        self.hosts_named: pb.HostsResponse | None = None
+        """The answer to Hosts; None for no answer at all."""
         self._context: Any = None
 
     async def authenticate(
@@ -72,6 +74,12 @@ class LyingHub:
             details = (("grpc-status-details-bin", self.trailer),)
             await context.abort(grpc.StatusCode.ABORTED, "", details)
         return rpc.answer_authenticate(self.authenticator, request)
+
+    async def hosts(self, _request: pb.HostsRequest, _context: rpc.Context) -> pb.HostsResponse:
+        if self.hosts_named is None:
+            await asyncio.Event().wait()
+        assert self.hosts_named is not None
+        return self.hosts_named
 
     async def link(self, frames: AsyncIterator[bytes], context: rpc.Context) -> None:
         self._context = context
@@ -100,6 +108,7 @@ async def lying(hub: LyingHub, address: str = "127.0.0.1:0") -> AsyncIterator[Ly
     server = grpc.aio.server(options=rpc.SERVER_OPTIONS)
     handlers = {
         "Authenticate": rpc.unary(pb.AuthenticateRequest, hub.authenticate),
+        "Hosts": rpc.unary(pb.HostsRequest, hub.hosts),
         "Link": grpc.stream_stream_rpc_method_handler(hub.link),
     }
     name = "antiphon.v1.SyncService"

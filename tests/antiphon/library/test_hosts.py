@@ -1,0 +1,125 @@
+"""Model hosts that come, go and are replaced while a program is linked to their hub."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from pathlib import Path
+
+import pytest
+
+import antiphon
+from replica.ids import PublicKey
+from replica.io import keys, linked_hosts
+from replica.log.entry import public_key
+from syncd.io.config import HubConfig
+from syncd.io.server import start
+from tests.antiphon.library.conftest import Lab
+from tests.support.scripted_host import ScriptedHost, scripted_host
+from tests.support.talk import key_of
+
+WAIT_S = 20.0
+
+
+class Pair(Lab):
+    """A lab whose hub vouches for two hosts, `first` and `second`."""
+
+    def key(self, name: str) -> PublicKey:
+        return public_key(keys.load_or_create(self.folder / name / "identity.key"))
+
+    async def start_hub(self, *, vouches: bool = True, port: int = 0):
+        vouched = [self.key(name).hex() for name in ("first", "second")] if vouches else []
+        config = HubConfig(
+            data_dir=self.folder / "hub", listen=f"127.0.0.1:{port}", host_keys=vouched
+        )
+        self.hub = await start(config)
+        return self.hub
+
+    def host(self, name: str) -> AbstractAsyncContextManager[ScriptedHost]:
+        assert self.hub is not None
+        return scripted_host(self.folder / name, self.hub.address)
+
+    async def named(self) -> set[PublicKey]:
+        """Return the hosts that the hub names now."""
+        assert self.hub is not None
+        return {host.key for host in await linked_hosts(self.hub.address, key_of(9), None)}
+
+    async def left(self, name: str) -> None:
+        """Wait until a host that was stopped has left the hub."""
+        async with asyncio.timeout(WAIT_S):
+            while self.key(name) in await self.named():
+                pass
+
+
+@pytest.fixture(params=["async", "blocking"])
+async def pair(tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterator[Pair]:
+    pair = Pair(tmp_path, request.param)
+    await pair.start_hub()
+    yield pair
+    assert pair.hub is not None
+    await pair.hub.stop()
+
+
+async def test_a_host_that_links_later_is_found(pair: Pair):
+    async with pair.open() as me:
+        trip = await me.conversation("trip")
+        with pytest.raises(antiphon.NoHost):
+            await trip.ask("Capital?")
+        async with pair.host("first"):
+            assert (await trip.ask("Now?")).text == "You said: Now?"
+
+
+async def test_a_host_that_returned_to_a_restarted_hub_is_found(pair: Pair):
+    assert pair.hub is not None
+    async with pair.open() as me:
+        await pair.hub.stop()
+        port = int(pair.hub.address.rpartition(":")[2])
+        await pair.start_hub(port=port)
+        assert await me.sync(WAIT_S)  # linked to a hub without a host, whose Welcome names none
+        async with pair.host("first"):
+            trip = await me.conversation("trip")
+            assert (await trip.ask("Capital?", timeout_s=WAIT_S)).text == "You said: Capital?"
+
+
+async def test_a_host_that_left_is_granted_nothing_more(pair: Pair):
+    async with AsyncExitStack() as stack, pair.open() as me:
+        async with pair.host("first"):
+            assert (await (await me.conversation("one")).ask("Capital?")).text
+        await stack.enter_async_context(pair.host("second"))
+        await pair.left("first")
+        two = await me.conversation("two")
+        assert (await two.ask("Capital?", timeout_s=WAIT_S)).text == "You said: Capital?"
+
+
+async def test_of_several_hosts_of_a_conversation_the_linked_one_is_asked(pair: Pair):
+    async with AsyncExitStack() as stack, pair.open() as me:
+        trip = await me.conversation("trip")
+        for name in ("first", "second"):
+            await trip.grant(pair.key(name), "host")
+        async with pair.host("first"):
+            await trip.ask("Capital?", timeout_s=WAIT_S)
+        await stack.enter_async_context(pair.host("second"))
+        await pair.left("first")
+        assert (await trip.ask("Now?", timeout_s=WAIT_S)).text == "You said: Now?"
+
+
+async def test_without_a_grant_of_the_hub_s_operator_a_later_host_is_given_nothing(pair: Pair):
+    assert pair.hub is not None
+    await pair.hub.stop()
+    await pair.start_hub(vouches=False)
+    async with pair.open() as me:
+        trip = await me.conversation("trip")
+        async with pair.host("first"):
+            with pytest.raises(antiphon.NoHost, match="vouches for none of the model hosts"):
+                await trip.ask("Capital?")
+
+
+async def test_the_hosts_that_were_learned_of_are_an_event(pair: Pair):
+    async with AsyncExitStack() as stack, pair.open() as me:
+        trip, events = await me.conversation("trip"), me.events()
+        await stack.enter_async_context(pair.host("first"))
+        assert (await trip.ask("Capital?")).text == "You said: Capital?"
+        async with asyncio.timeout(WAIT_S):
+            async for event in events:
+                if isinstance(event, antiphon.HostChanged):
+                    break
+        assert event.hosts == (pair.key("first"),)
