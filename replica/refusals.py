@@ -182,7 +182,7 @@ class ProofInvalid(RequestRefused):
     """The authentication proof does not verify."""
 
     reason = "PROOF_INVALID"
-    next_step = "Sign the transcript of spec/04-link with the key you name, before it expires."
+    next_step = "Compare the two clocks; sign the transcript of spec/04-link with the key you name."
 
 
 class PeerIdentityChanged(RequestRefused):

@@ -26,7 +26,7 @@ from replica.conversation import (
 )
 from replica.errors import AntiphonError, StoreError
 from replica.ids import ConversationId, Digest, EntryId, PublicKey
-from replica.io.answer_errors import AnswerNotBegun, AnswerOverdue, AnswerRefused
+from replica.io.answer_errors import AnswerNotBegun, AnswerRefused, overdue
 from replica.io.replica import Replica
 from replica.io.rpc import now_ms
 from replica.io.status import error_of
@@ -353,7 +353,7 @@ class AnswerWatch:
         if silence_max_s is not None and self._silent_s >= silence_max_s and not is_awake:
             if self._not_taken is not None and self._replica.hub.unsynced(self._conversation):
                 raise self._not_taken
-            raise AnswerOverdue(f"no news of the answer for {self._silent_s:.0f} s")
+            raise overdue(self._replica.hub, self._request, self._silent_s)
 
     async def news(self) -> list[TurnEvent]:
         """Return the changes since the last call as events.
@@ -387,7 +387,8 @@ class AnswerWatch:
         left_s = self._begin_left_s()
         if left_s is not None and left_s <= 0:
             late_s = BEGIN_GRACE_MS / 1000 - left_s
-            raise AnswerNotBegun(f"no answer had begun {late_s:.0f} s after the time set for it")
+            detail = f"no answer had begun {late_s:.0f} s after the time set for it"
+            raise AnswerNotBegun(detail, request=self._request)
         return events
 
     def _begin_left_s(self) -> float | None:

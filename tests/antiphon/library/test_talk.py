@@ -265,8 +265,12 @@ async def test_a_hub_that_vouches_for_no_host_gives_none(lab: Lab):
 async def test_a_host_that_is_away_is_waited_for_no_longer_than_said(lab: Lab):
     async with lab.open(host="ab" * 32) as me:
         trip = await me.conversation("trip")
-        with pytest.raises(AnswerOverdue):
+        assert await trip.sync()
+        with pytest.raises(AnswerOverdue) as overdue:
             await trip.ask("Anyone?", timeout_s=0.05)
+        assert str(overdue.value) == "no news of the answer for 0 s"
+        assert overdue.value.__cause__ is None
+        await trip.cancel(overdue.value.request)  # the request is in the log
 
 
 async def test_a_hub_that_is_gone_or_another_ends_the_wait(lab: Lab):
@@ -274,8 +278,12 @@ async def test_a_hub_that_is_gone_or_another_ends_the_wait(lab: Lab):
         trip = await me.conversation("trip")
         assert lab.hub is not None and await me.sync()
         await lab.hub.stop()
-        with pytest.raises(AnswerOverdue):
+        with pytest.raises(AnswerOverdue, match=r"the hub is away \[HUB_UNREACHABLE\]") as overdue:
             await trip.ask("Anyone?", timeout_s=0.3)
+        assert isinstance(overdue.value.__cause__, antiphon.HubUnreachable)
+        assert overdue.value.next_step.startswith("Start the hub or check its address;")
+        assert "`cancel(request)`, ends it" in overdue.value.next_step
+        await trip.cancel(overdue.value.request)
         again = HubConfig(data_dir=lab.folder / "again", listen=lab.hub.address)
         lab.hub = await start(again)  # at the same address, and with a key of its own
         lab.stack.push_async_callback(lab.hub.stop)
