@@ -27,9 +27,8 @@ from antiphon.cli.session import Session
 from antiphon.cli.verify import without_copy
 from replica.errors import AntiphonError, StoreError
 from replica.ids import ConversationId, short
-from replica.io import HostCalls, Replica, error_of, keys, means_away, open_channel
+from replica.io import HostCalls, Replica, error_of, means_away, open_channel
 from replica.link import LinkedHost, profile_names
-from replica.log import public_key
 from replica.refusals import HubUnreachable, NoHost, StoreLocked
 
 PYTHON_MIN = (3, 11)
@@ -129,11 +128,10 @@ def _folder(session: Session) -> Finding:
 
 
 def _key(session: Session) -> Finding:
-    path = session.settings.key_path
-    if not path.exists():
+    if not session.settings.key_path.exists() and not session.settings.store_path.is_file():
         return Finding("ok", "key", "none yet (created when first needed)")
     try:
-        public = public_key(keys.load_or_create(path))
+        public = session.public()
     except AntiphonError as error:
         return Finding("fail", "key", f"{error.detail} [{error.reason}]", error.next_step)
     return Finding("ok", "key", public.hex())

@@ -13,6 +13,7 @@ from antiphon.cli.followed import followed, followed_next
 from antiphon.cli.forks import say_forks
 from antiphon.cli.graph import draw
 from antiphon.cli.names import Names
+from antiphon.cli.output import brief
 from antiphon.cli.rows import (
     Row,
     counted,
@@ -26,6 +27,7 @@ from antiphon.cli.rows import (
 from antiphon.cli.session import STILL_READ, Session, check_readable, find_entry, load_from
 from replica.conversation import Conversation, EntryStore, KeyRemoved, Place
 from replica.ids import ConversationId, EntryId, short
+from replica.io import KeyFileGone
 from replica.log import Entry, reach
 
 NARROW_CELLS = 60
@@ -87,7 +89,9 @@ async def _viewing(
     async with AsyncExitStack() as stack:
         try:
             replica = await stack.enter_async_context(session.replica())
-        except STILL_READ:
+        except STILL_READ as error:
+            if isinstance(error, KeyFileGone):  # the others pass, or the log says them itself
+                session.out.note(f"{brief(error)}. {error.next_step}")
             store = await stack.enter_async_context(session.reading())
             yield store, check_readable(await load_from(store, chosen))
             return

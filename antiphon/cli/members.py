@@ -125,7 +125,7 @@ def _add(session: Session, table: Table, held: Conversation, key: PublicKey, nam
     """Add a member to the table; with --json, write it."""
     membership = held.log.membership
     roles = sorted(Role(role).name.lower() for role in membership.roles[key])
-    is_ours = key == session.public()
+    is_ours = key == session.own_key()
     state = "member" if membership.is_member(key) else "removed"
     if session.out.as_json:
         session.out.emit(

@@ -38,6 +38,7 @@ from replica.io import (
     FolderTaken,
     FolderUse,
     Joined,
+    KeyFileGone,
     Redeeming,
     Replica,
     documents,
@@ -61,13 +62,9 @@ from replica.refusals import (
     ValueDamaged,
 )
 
-LOST_KEY_STEP = (
-    "If you have a backup of yours, move this one away and give `antiphon key restore FILE`; else"
-    " an owner of each conversation invites it."
-)
 STRANGER_S = 0.5
 """Longest wait for a conversation of which our key is no member, in seconds."""
-STILL_READ = (StoreLocked, StoreReadOnly, StoreFull, FolderTaken)
+STILL_READ = (StoreLocked, StoreReadOnly, StoreFull, FolderTaken, KeyFileGone)
 """Refusals to open a replica in a folder whose log can be read all the same."""
 _CURRENT = "cli current"
 
@@ -108,13 +105,8 @@ class Session:
         return self.settings.data_dir.expanduser()
 
     def key(self) -> Ed25519PrivateKey:
-        """Read this replica's key, or create one. Raises KeyFileInvalid."""
-        path = self.settings.key_path
-        is_lost = not path.exists() and self.settings.store_path.is_file()
-        key = keys.load_or_create(path)
-        if is_lost:
-            self.out.note(f"{path} was gone: this is another key. {LOST_KEY_STEP}")
-        return key
+        """Read this replica's key, or create that of a new one. Raises KeyFileInvalid."""
+        return keys.load_or_begin(self.settings.key_path, self.settings.store_path)
 
     def own_key(self) -> PublicKey | None:
         """Return this replica's public key, if it has one."""

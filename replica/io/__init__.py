@@ -49,6 +49,7 @@ from replica.io.joining import (
     save_hub,
     saved_hub,
 )
+from replica.io.key_refusals import KeyFileGone
 from replica.io.keyless import Keyless
 from replica.io.keys import load_or_create, load_or_create_secret
 from replica.io.linked_hosts import hosts_of, learn_hosts, linked_hosts
@@ -125,6 +126,7 @@ __all__ = [
     "HubKeyUnknown",
     "HubStatus",
     "Joined",
+    "KeyFileGone",
     "Keyless",
     "LinkBack",
     "LinkLost",

@@ -1,6 +1,16 @@
-"""Refusals of restoring a key from its backup."""
+"""Refusals of a key that is gone, and of restoring one from its backup."""
 
 from replica.refusals import KeyFileInvalid
+
+
+class KeyFileGone(KeyFileInvalid):
+    """The log here was written with a key whose file is gone."""
+
+    next_step = (
+        "Put the file back, or restore its backup: `antiphon key restore FILE`, with `--data-dir`"
+        " for the folder of a program. Without a backup, move the folder away, and an owner of"
+        " each conversation invites the key of a new one; `antiphon log` still reads the old one."
+    )
 
 
 class KeyFileTaken(KeyFileInvalid):

@@ -26,7 +26,7 @@ from cryptography.hazmat.primitives.serialization import (
 from replica.ids import short
 from replica.io import key_text
 from replica.io.disk import create, set_aside, typed_errors
-from replica.io.key_refusals import BackupInvalid, KeyFileTaken
+from replica.io.key_refusals import BackupInvalid, KeyFileGone, KeyFileTaken
 from replica.log import public_key
 from replica.refusals import (
     ArgumentInvalid,
@@ -48,6 +48,19 @@ def load_or_create(path: Path) -> Ed25519PrivateKey:
     if existing is None:
         existing = _create(path, _to_text(Ed25519PrivateKey.generate(), NoEncryption()))
     return _from_text(existing, None, str(path))
+
+
+def load_or_begin(path: Path, store: Path) -> Ed25519PrivateKey:
+    """Read the key file of a replica, or create it for one that has no store yet.
+
+    A store without its key is another identity's: with a fresh key nothing in it could go on,
+    and the old key could not be restored in its place. Raises KeyFileGone, and what
+    `load_or_create` raises.
+    """
+    # The store is looked at first: another process that begins the replica makes the key first.
+    if store.is_file() and not path.exists():
+        raise KeyFileGone(f"{path} is gone; {store} was written with its key")
+    return load_or_create(path)
 
 
 def backup(path: Path, passphrase: str) -> bytes:

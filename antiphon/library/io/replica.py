@@ -360,8 +360,9 @@ async def join(
     check_timeout(timeout_s)
     invitation = read_code(check_text(code, "the code"))
     await take_folder(path, FolderUse.REPLICA, FolderUse.HOST)
-    key = keys.load_or_create(path / "identity.key")
-    async with Core.open(path / "log" / "log.db", key, shared=True) as core:
+    store = path / "log" / "log.db"
+    key = keys.load_or_begin(path / "identity.key", store)
+    async with Core.open(store, key, shared=True) as core:
         await check_usable(core.store, invitation, core.public)
     async with _opened(path, invitation.hub_address, invitation.hub_key, None) as replica:
         joined = await replica._join(invitation, timeout_s)
@@ -380,8 +381,8 @@ def _opened(
         if hub is not None and has_lost_grpc():
             raise ProcessForked("its parent had used gRPC, which a hub is linked by")
         await take_folder(path, FolderUse.REPLICA, FolderUse.HOST)
-        key = keys.load_or_create(path / "identity.key")
         store = path / "log" / "log.db"
+        key = keys.load_or_begin(path / "identity.key", store)
         core = await stack.enter_async_context(
             Core.open(store, key, hub, hub_key=hub_key, follow=True, shared=True, label=label)
         )

@@ -2,6 +2,8 @@
 
 import shutil
 
+import pytest
+
 from tests.antiphon.cli.conftest import Terminal, World
 from tests.antiphon.cli.pty_terminal import CTRL_D
 from tests.antiphon.cli.test_chat_terminal import chat
@@ -71,10 +73,24 @@ def test_a_chat_says_why_the_hub_with_another_key_is_not_linked(world: World, me
         assert terminal.leave(CTRL_D) == 0
 
 
-def test_a_key_that_is_gone_is_replaced_with_a_word(world: World, me: Terminal) -> None:
-    me.ok("new")
-    (me.data_dir / "identity.key").unlink()
-    first, later = me.run("status"), me.run("status")
-    assert "was gone: this is another key" in first.stderr
-    assert "antiphon key restore" in first.stderr
-    assert "was gone" not in later.stderr
+def test_a_key_that_is_gone_is_made_anew_by_no_command(
+    world: World, me: Terminal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ANTIPHON_PASSPHRASE", "a long one")
+    backup, path = world.folder / "backup", me.data_dir / "identity.key"
+    conversation = me.record("new")["conversation"]
+    me.ok("send", "hello")
+    me.ok("key", "backup", str(backup))
+    path.unlink()
+    for command in (["new"], ["send", "again"], ["key", "show"], ["hub", "trust", "--yes"]):
+        assert me.refused(*command) == "KEY_FILE_INVALID"
+    # What was written is read all the same.
+    shown = me.run("log")
+    assert "hello" in shown.stdout
+    assert "antiphon key restore FILE" in shown.stderr
+    assert "is gone" in me.record("status")["hub"]["error"]
+    assert [one["roles"] for one in me.records("members", "list")]
+    me.ok("export", conversation, str(world.folder / "bundle"))
+    assert not path.exists()
+    me.ok("key", "restore", str(backup))
+    me.ok("send", "again")

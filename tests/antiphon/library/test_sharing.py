@@ -12,7 +12,7 @@ import antiphon
 from antiphon.library.io.handle import SYNC_S
 from replica.conversation import decode_invitation, encode_invitation
 from replica.ids import PublicKey
-from replica.io import Replica, Store, import_entries, issued_invitations
+from replica.io import Replica, Store, import_entries, issued_invitations, keys
 from replica.io.invitations import POLL_S
 from tests.antiphon.library.conftest import Lab
 from tests.support.callers import until
@@ -196,6 +196,7 @@ async def test_a_key_without_a_role_grants_no_host(lab: Lab):
     """The log of others that it imported from a bundle."""
     ada = Writer(1)
     genesis = ada.genesis()
+    keys.load_or_create(lab.folder / "me" / "identity.key")
     path = lab.folder / "me" / "log" / "log.db"
     async with Replica.open(path, ada.key) as replica:
         await import_entries(replica, (genesis,))

@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.serialization import (
 
 from replica.ids import PublicKey
 from replica.io import key_text, keys
-from replica.io.key_refusals import BackupInvalid
+from replica.io.key_refusals import BackupInvalid, KeyFileGone
 from replica.log.entry import public_key
 from replica.refusals import ArgumentInvalid, KeyFileInvalid, KeyFileUnchecked
 
@@ -238,6 +238,21 @@ def test_a_key_without_a_checksum_is_refused_until_it_is_repaired(path: Path) ->
     assert "antiphon repair" in caught.value.next_step
     assert keys.repair(path)
     assert public_key(keys.load_or_create(path)) == public_key(key)
+
+
+def test_a_replica_s_key_is_made_for_a_new_one_alone(path: Path, tmp_path: Path) -> None:
+    store = tmp_path / "log.db"
+    mine = public_key(keys.load_or_begin(path, store))
+    store.touch()
+    assert public_key(keys.load_or_begin(path, store)) == mine
+    backup = keys.backup(path, "p")
+    path.unlink()
+    with pytest.raises(KeyFileGone) as gone:
+        keys.load_or_begin(path, store)
+    assert "antiphon key restore FILE" in gone.value.next_step
+    assert not path.exists()
+    keys.restore(path, backup, "p")
+    assert public_key(keys.load_or_begin(path, store)) == mine
 
 
 def test_the_key_named_in_the_file_is_the_private_key_s(path: Path, tmp_path: Path) -> None:
