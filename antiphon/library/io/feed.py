@@ -1,9 +1,9 @@
 """The events of a replica as an endless iterator: entries, drafts, and changes of the link."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable
-from contextlib import suppress
-from weakref import WeakMethod, finalize
+from collections.abc import AsyncGenerator, Callable, Iterator
+from contextlib import contextmanager, suppress
+from weakref import finalize, ref
 
 from antiphon.library import events as e
 from antiphon.library import news
@@ -47,14 +47,9 @@ class Feed:
         self._lost: dict[ConversationId, int] = {}
         """The entries that are lost, of each conversation that lost any."""
         usable(self._replica)
-        receive = WeakMethod(self._receive)
-
-        def listener(event: Event) -> None:
-            if (method := receive()) is not None:
-                method(event)
-
+        self._listener = _Listener(self)
         # An iterator that was never begun has no end of its own when it is dropped.
-        self.stop: Callable[[], object] = finalize(self, replica.listen(listener))
+        self.stop: Callable[[], object] = finalize(self, replica.listen(self._listener))
 
     def collected(self) -> list[e.Event]:
         """Return the events since the last call."""
@@ -87,7 +82,8 @@ class Feed:
                     yield event
                 usable(self._replica)
                 await self._check_here()
-                await self._awake.wait()
+                with self._listener.holding(self):
+                    await self._awake.wait()
         finally:
             self.stop()
 
@@ -165,3 +161,28 @@ class Feed:
                 return [e.HostChanged(tuple(host.key for host in self._replica.hub.hosts))]
             case _:
                 return []
+
+
+class _Listener:
+    """Passes events to a feed, which it keeps only while the iterator over it waits."""
+
+    def __init__(self, feed: Feed) -> None:
+        self._feed = ref(feed)
+        self._held: Feed | None = None
+
+    def __call__(self, event: Event) -> None:
+        if (feed := self._feed()) is not None:
+            feed._receive(event)
+
+    @contextmanager
+    def holding(self, feed: Feed) -> Iterator[None]:
+        """Keep the feed, through which the replica reaches the task that waits.
+
+        The event loop keeps no task. One that its program does not keep either would be
+        reachable from the feed alone, and be collected while it waits.
+        """
+        self._held = feed
+        try:
+            yield
+        finally:
+            self._held = None

@@ -1,5 +1,8 @@
 """What a feed remembers between events: what goes on, and no more."""
 
+import asyncio
+import gc
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -77,3 +80,48 @@ async def test_words_that_were_dropped_unread_are_told(
             with pytest.raises(antiphon.EventsMissed, match="events were dropped unread"):
                 await anext(late)
         assert len(await notes.history()) == 9
+
+
+async def test_a_follower_whose_task_nobody_keeps_hears_everything(tmp_path: Path) -> None:
+    async with aio.open(tmp_path) as me:
+        notes, heard = await me.conversation("notes"), asyncio.Queue[str]()
+
+        async def follow(events: AsyncIterator[e.Event]) -> None:
+            async for event in events:
+                if isinstance(event, e.Said):
+                    heard.put_nowait(event.text)
+
+        for events in (notes.events(), me.events()):
+            asyncio.create_task(follow(events))  # noqa: RUF006  # nobody keeps it
+        del events
+        for number in range(3):
+            await asyncio.sleep(0)
+            gc.collect()  # it would take the task that waits, and the iterator with it
+            await notes.say(str(number))
+            async with asyncio.timeout(10):
+                assert [await heard.get(), await heard.get()] == [str(number)] * 2
+
+
+async def test_an_iterator_that_nobody_reads_any_more_collects_nothing(tmp_path: Path) -> None:
+    async with aio.open(tmp_path) as me:
+        notes = await me.conversation("notes")
+
+        def feeds() -> int:
+            return sum(isinstance(one, feed._Listener) for one in me._core._listeners)
+
+        unbegun, begun, waiting = notes.events(), notes.events(), notes.events()
+        await notes.say("One.")
+        assert isinstance(await anext(begun), e.Said)
+        assert isinstance(await anext(waiting), e.Said)
+        task = asyncio.ensure_future(anext(waiting))
+        await asyncio.sleep(0)
+        assert feeds() == 3
+        del unbegun, begun
+        gc.collect()
+        await asyncio.sleep(0)  # Python closes the one that was begun in a task of its own
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        del task, waiting
+        gc.collect()
+        assert feeds() == 0
