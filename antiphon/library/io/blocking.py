@@ -88,7 +88,10 @@ class Conversation(Blocking):
         return Branch(self._portal, self._core.at(entry))
 
     def switch(self, branch: "Branch | EntryId") -> None:
-        """Go on with a branch from now on: a Branch, or any entry of one."""
+        """Go on with a branch from now on: a Branch, or any entry of one.
+
+        Raises ArgumentInvalid for a branch or an entry of another conversation.
+        """
         there = branch._core if isinstance(branch, Branch) else branch
         self._portal.call(self._core.switch, there)
 

@@ -168,6 +168,8 @@ class Conversation(Members):
     async def switch(self, branch: "Branch | EntryId") -> None:
         """Go on with a branch from now on: a Branch, or any entry of one.
 
+        Raises ArgumentInvalid for a branch or an entry of another conversation.
+
         >>> first = await trip.ask("Capital of France?")
         >>> answers = [await trip.at(first.entry).ask(text) for text in ("Italy?", "Spain?")]
         >>> await trip.switch(answers[0].entry)
@@ -175,6 +177,8 @@ class Conversation(Members):
         'You said: Italy?'
         """
         if isinstance(branch, Branch):
+            if branch.id != self.id:
+                raise ArgumentInvalid(f"{branch!r} is a branch of another conversation")
             self._cursor = Cursor(branch._cursor.at, branch._cursor.request)
             return
         check_id(branch, "the entry")

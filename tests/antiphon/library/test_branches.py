@@ -7,6 +7,7 @@ import pytest
 import antiphon
 from antiphon.library.errors import BranchUnbegun
 from replica.log import Text
+from replica.refusals import ArgumentInvalid
 from tests.antiphon.library.conftest import Lab
 
 
@@ -64,3 +65,19 @@ async def test_a_switch_to_a_branch_without_a_turn_says_nothing_there_either(tal
         await trip.ask("two")
         await trip.say("Here.")
         assert (await words(trip))[-1] == "Here."
+
+
+async def test_a_switch_to_a_branch_of_another_conversation_is_refused(talking: Lab):
+    async with talking.open() as me:
+        trip, other = await me.conversation("trip"), await me.conversation("other")
+        await trip.ask("one")
+        there = await other.ask("two")
+        before = await words(trip)
+        for branch in (*await other.branches(), other.at(there.entry)):
+            with pytest.raises(ArgumentInvalid, match="is a branch of another conversation"):
+                await trip.switch(branch)
+        with pytest.raises(ArgumentInvalid, match="no branch holds this entry"):
+            await trip.switch(there.entry)
+        assert await words(trip) == before
+        await trip.ask("three")
+        assert await words(trip) == [*before, "three", "You said: three"]
