@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any
 
 from antiphon.library import events as e
+from antiphon.library.answer_order import AnswerOrder
 from antiphon.library.errors import RunUnfinished
 from antiphon.library.given import Given, Policy, check_text
 from antiphon.library.io.call_bound import check_count, next_call
@@ -91,6 +92,7 @@ class Run:
         self._claim = RunClaim(
             self._replica, conversation.id, given.key, self._reached, given.timeout_s
         )
+        self._order = AnswerOrder()
         self._answer: e.Answer | None = None
         self._steps = Steps(self._all_steps())
 
@@ -173,6 +175,7 @@ class Run:
                     if request not in self._run.requests:
                         yield event
                 case _:
+                    self._order.note(event)
                     yield event
 
     async def _look(self) -> None:
@@ -245,20 +248,25 @@ class Run:
         ahead = CallsAhead(self._replica, request)
         try:
             while True:
-                # Collected first, so that an answer is announced behind the last of its drafts.
-                others, finished = list(self._others(feed)), False
+                held = await self._held()
+                if request in held.order.seal_of and not self._order.has_begun(request):
+                    await self._replica.flush()  # its Sealed was shown, or is delivered by now
+                    self._order.note_sealed(request)
+                drafts, finished = list[e.Event](), False
                 for event in await watch.news():
                     match event:
                         case turns.Delta(text):
-                            yield e.Draft(text, request, self._at.id)
+                            drafts.append(e.Draft(text, request, self._at.id))
                         case turns.Discarded():
-                            yield e.Discarded(request, self._at.id)
+                            drafts.append(e.Discarded(request, self._at.id))
                         case turns.Finished():
                             finished = True
                         case _:
                             pass
-                for other in others:
-                    yield other
+                # Nothing is delivered between the news and this: an answer has all its drafts.
+                others = list(self._others(feed))
+                for shown in self._order.merged(request, drafts, others, is_last=finished):
+                    yield shown
                 if finished or isinstance(next_step(await self._held(), self._run), AskAnew):
                     return
                 await ahead.wait(await self._held(), watch, self._given.timeout_s)
