@@ -3,7 +3,7 @@
 from collections.abc import Container, Iterable, Iterator
 
 from antiphon.library import events as e
-from replica.conversation import Conversation, uncounted_results
+from replica.conversation import Asked, Conversation, Ledger, uncounted_results
 from replica.ids import EntryId, PublicKey
 from replica.log import (
     Entry,
@@ -97,7 +97,7 @@ def _of_entry(held: Conversation, entry: Entry, me: PublicKey) -> Iterator[e.Eve
 def _of_parts(held: Conversation, entry: Entry, parts: Iterable[Part]) -> Iterator[e.Event]:
     for index, part in enumerate(parts):
         match part:
-            case ToolCall():
+            case ToolCall() if part.call_id in _opened(held, entry):
                 yield e.ToolCalled(call_of(part), entry.id, held.id)
             case ToolStarted(call_id, effect_key):
                 call = call_before(held, entry, call_id)
@@ -116,6 +116,29 @@ def _counts(held: Conversation, entry: Entry, index: int) -> bool:
     answers = (request_of(held, one) for one in before if one.header.kind == Kind.GENERATION)
     requests = [request for request in answers if request is not None]
     return all((entry.id, index) not in uncounted_results(held, one) for one in requests)
+
+
+def _opened(held: Conversation, entry: Entry) -> Container[str]:
+    """Return the ids of the calls that a message opens: none, unless its author executes calls."""
+    entries, visible = held.log.entries, held.log.membership.is_visible
+
+    def is_request(at: EntryId) -> bool:
+        return entries[at].header.kind == Kind.REQUEST and visible(entries[at])
+
+    def before(at: EntryId) -> tuple[EntryId, ...]:
+        return () if is_request(at) else entries[at].header.parents
+
+    last = max(
+        map(entries.__getitem__, filter(is_request, reach(entry.header.parents, before))),
+        key=lambda one: one.order_key,
+        default=None,
+    )
+    request = held.order.request(last.id) if last is not None else None
+    if last is None or request is None:
+        return ()
+    ledger = Ledger(asked=Asked.of(last.header.author, request))
+    author, body = entry.header.author, held.log.body(entry.id)
+    return ledger.after(author, body, answered=None, owners=frozenset())[0].calls
 
 
 def _of_generation(held: Conversation, entry: Entry) -> Iterator[e.Event]:
@@ -176,9 +199,14 @@ def call_before(held: Conversation, entry: Entry, call_id: str) -> e.Call:
     for at in _turn_before(held, entry):
         body = held.log.body(at)
         for part in body.parts if isinstance(body, (Message, Generation)) else ():
-            if isinstance(part, ToolCall) and part.call_id == call_id:
+            if isinstance(part, ToolCall) and part.call_id == call_id and _opens(held, at, call_id):
                 return call_of(part)
     return e.Call(call_id, "")
+
+
+def _opens(held: Conversation, at: EntryId, call_id: str) -> bool:
+    entry = held.log.entries[at]
+    return entry.header.kind == Kind.GENERATION or call_id in _opened(held, entry)
 
 
 def _turn_before(held: Conversation, entry: Entry) -> set[EntryId]:

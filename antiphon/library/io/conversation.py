@@ -197,7 +197,8 @@ class Conversation(Members):
         """Return the branch from its beginning, as the model sees it, and what is not sealed yet.
 
         Said, ToolCalled, ToolDone and Answered, in order. A system text is a Said that is_system.
-        Words of a key that was removed stay where the model has read them.
+        Words of a key that was removed stay where the model has read them. A call in the words of
+        a key that executes none is no ToolCalled.
 
         >>> answer = await trip.ask("Capital of France?")
         >>> [type(event).__name__ for event in await trip.history()]

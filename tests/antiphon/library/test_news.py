@@ -1,5 +1,7 @@
 """Entries of the log become events."""
 
+from dataclasses import replace
+
 import pytest
 
 from antiphon.cli.rows import row_of
@@ -105,6 +107,41 @@ def test_a_result_that_closes_nothing_has_no_event(turns: Turns):
     assert kinds(turns, turns.add(turns.writer, forged, answer)) == []
     assert kinds(turns, turns.add(turns.writer, abandoned, answer)) == []
     assert kinds(turns, turns.add(turns.owner, abandoned, answer)) == ["ToolDone"]
+
+
+def test_a_call_of_anyone_but_the_executor_has_no_event(turns: Turns):
+    said = turns.say(turns.owner, "Hi.", turns.genesis)
+    answer = turns.answer(turns.ask(turns.owner, said), CALL, reason=FinishReason.TOOL_CALLS)
+    forged = Message(
+        Speaker.ASSISTANT, (Text("Hi."), replace(CALL, name="pay"), ToolCall("b", "f", "{}"))
+    )
+    other = turns.add(turns.writer, forged, answer)
+    assert kinds(turns, other) == ["Said"]
+    node = turns.held.order.nodes[answer.header.parents[0]]
+    shown = history_of(turns.held, node, turns.owner.public)
+    assert [one.call.id for one in shown if isinstance(one, e.ToolCalled)] == ["a"]
+    own = turns.add(turns.owner, Message(Speaker.ASSISTANT, (ToolCall("c", "book", "{}"),)), other)
+    assert kinds(turns, own) == ["ToolCalled"]
+    result = turns.add(turns.owner, Message(Speaker.TOOL, (ToolResult("a", ()),)), own)
+    assert call_before(turns.held, result, "a") == e.Call("a", "book", "{}")
+    assert call_before(turns.held, result, "b") == e.Call("b", "")
+    assert call_before(turns.held, result, "c").name == "book"
+
+
+def test_a_call_before_any_request_has_no_event(turns: Turns):
+    called = Message(Speaker.ASSISTANT, (Text("Hi."), CALL))
+    assert kinds(turns, turns.add(turns.owner, called, turns.genesis)) == ["Said"]
+
+
+def test_the_executor_of_a_call_is_that_of_the_last_request_that_counts(turns: Turns):
+    first = turns.ask(turns.owner, turns.say(turns.owner, "Hi.", turns.genesis))
+    answer = turns.answer(first, Text("Yes."))
+    second = turns.ask(turns.writer, answer, basis=turns.entry(answer.header.parents[0]))
+    called = Message(Speaker.ASSISTANT, (CALL,))
+    mine, theirs = (turns.add(one, called, second) for one in (turns.owner, turns.writer))
+    assert (kinds(turns, mine), kinds(turns, theirs)) == ([], ["ToolCalled"])
+    turns.change(Revocation(turns.writer.public))  # its request is void
+    assert (kinds(turns, mine), kinds(turns, theirs)) == (["ToolCalled"], [])
 
 
 def test_a_refusal_has_its_reason(turns: Turns):
