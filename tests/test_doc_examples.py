@@ -57,6 +57,13 @@ def travel(asked: Asked) -> list[Token | ToolCall]:
     return list(words(f"Heard: {asked.said}"))
 
 
+def travel_without_end(asked: Asked) -> list[Token | ToolCall]:
+    """Book again behind each booking, as a small model may."""
+    if asked.said.startswith("booked"):
+        return [ToolCall(asked.request_id.hex()[:8], "book", '{"city": "Paris", "nights": 2}')]
+    return travel(asked)
+
+
 @pytest.fixture
 def travelling(world: World) -> World:
     """A hub whose host calls the tools of the examples."""
@@ -91,6 +98,18 @@ def test_the_examples_of_a_page_run(
         "start": "Heard: And of Italy?",
     }  # fmt: skip
     assert expected[page.stem] in printed
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/agents.md"])
+def test_an_example_that_books_ends_beside_a_model_that_calls_without_end(
+    page: str, travelling: World, capsys: pytest.CaptureFixture[str]
+):
+    travelling.stop_host()
+    travelling.start_host(travel_without_end)
+    run(ROOT / page, travelling)
+    assert (
+        "the run has made 1 of 1 calls, and the model calls 'book' again" in capsys.readouterr().out
+    )
 
 
 def test_the_examples_have_types(tmp_path: Path):
