@@ -1,11 +1,11 @@
 """A hub, a model host and a replica on them, for notebooks and scripts."""
 
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 
 from antiphon.cli.supervisor import Supervisor
 from antiphon.library.given import check_text
+from antiphon.library.io.once import async_once
 from antiphon.library.io.replica import Replica, folder_path, opening
 from replica.ids import PublicKey
 from replica.refusals import ArgumentInvalid
@@ -13,7 +13,7 @@ from replica.refusals import ArgumentInvalid
 FOLDER = "~/.local/share/antiphon"
 
 
-@asynccontextmanager
+@async_once
 async def local_replica(
     folder: str | Path = FOLDER, *, model: str | None = None, host_module: str = "model_host"
 ) -> AsyncIterator[Replica]:

@@ -14,7 +14,6 @@ from concurrent.futures import Future
 from contextlib import (
     AbstractAsyncContextManager,
     ExitStack,
-    contextmanager,
     suppress,
 )
 from functools import wraps
@@ -24,6 +23,7 @@ import anyio
 from anyio.from_thread import BlockingPortal
 
 from antiphon.library.errors import LoopUnsuitable, ReplicaClosed
+from antiphon.library.io.once import once
 from antiphon.library.io.steps import Steps
 
 P = ParamSpec("P")
@@ -209,7 +209,7 @@ def _run_loop(started: "Future[BlockingPortal]") -> None:
         started.set_exception(error)
 
 
-@contextmanager
+@once
 def entered(context: AbstractAsyncContextManager[T], wrap: Callable[[Portal, T], W]) -> Iterator[W]:
     """Enter an async context in the event loop of a new thread; leave it at the end."""
     portal = Portal()

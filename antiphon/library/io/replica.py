@@ -3,7 +3,7 @@
 import asyncio
 import os
 from collections.abc import AsyncGenerator, AsyncIterator, Set
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 from typing import TypeVar
 
@@ -14,6 +14,7 @@ from antiphon.library.io.all_synced import AllSynced
 from antiphon.library.io.conversation import Conversation
 from antiphon.library.io.feed import Feed
 from antiphon.library.io.handle import SYNC_S, Shared, has_host, usable
+from antiphon.library.io.once import async_once
 from antiphon.library.io.to_its_end import to_its_end
 from replica.conversation import Invitation, check_name, is_address, read_code
 from replica.errors import Unavailable
@@ -295,7 +296,7 @@ async def _is_here(core: Core, conversation: ConversationId) -> bool:
     return held.log.genesis is not None or held.is_blocked
 
 
-@asynccontextmanager
+@async_once
 async def open_replica(
     folder: str | Path,
     *,
@@ -341,7 +342,7 @@ def opening(
     return _opened(path, address, None, pinned, label)
 
 
-@asynccontextmanager
+@async_once
 async def join(
     code: str, folder: str | Path, *, timeout_s: float | None = None
 ) -> AsyncIterator[Conversation]:

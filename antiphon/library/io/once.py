@@ -1,0 +1,94 @@
+"""Contexts that are entered once. Entered again, they say so."""
+
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import (
+    AbstractAsyncContextManager,
+    AbstractContextManager,
+    asynccontextmanager,
+    contextmanager,
+)
+from functools import wraps
+from types import TracebackType
+from typing import ParamSpec, TypeVar
+
+from antiphon.library.errors import ReplicaClosed
+
+P = ParamSpec("P")
+T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
+
+
+class _Entries:
+    """The entries of a context, at most one."""
+
+    def __init__(self) -> None:
+        self._is_entered = False
+
+    def add(self) -> None:
+        """Note an entry. Raises ReplicaClosed for a second one."""
+        if self._is_entered:
+            raise ReplicaClosed(
+                "what `open`, `join` and `local` return is for one `with`; call them again for"
+                " another"
+            )
+        self._is_entered = True
+
+
+class _Once(AbstractContextManager[T_co]):
+    def __init__(self, context: AbstractContextManager[T_co]) -> None:
+        self._context = context
+        self._entries = _Entries()
+
+    def __enter__(self) -> T_co:
+        self._entries.add()
+        return self._context.__enter__()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> bool | None:
+        return self._context.__exit__(kind, error, trace)
+
+
+class _AsyncOnce(AbstractAsyncContextManager[T_co]):
+    def __init__(self, context: AbstractAsyncContextManager[T_co]) -> None:
+        self._context = context
+        self._entries = _Entries()
+
+    async def __aenter__(self) -> T_co:
+        self._entries.add()
+        return await self._context.__aenter__()
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> bool | None:
+        return await self._context.__aexit__(kind, error, trace)
+
+
+def once(function: Callable[P, Iterator[T]]) -> Callable[P, AbstractContextManager[T]]:
+    """Do what `contextmanager` does, for a context that raises ReplicaClosed at a second entry."""
+    make = contextmanager(function)
+
+    @wraps(function)
+    def call(*args: P.args, **kwargs: P.kwargs) -> AbstractContextManager[T]:
+        return _Once(make(*args, **kwargs))
+
+    return call
+
+
+def async_once(
+    function: Callable[P, AsyncIterator[T]],
+) -> Callable[P, AbstractAsyncContextManager[T]]:
+    """Do what `asynccontextmanager` does, and raise ReplicaClosed at a second entry."""
+    make = asynccontextmanager(function)
+
+    @wraps(function)
+    def call(*args: P.args, **kwargs: P.kwargs) -> AbstractAsyncContextManager[T]:
+        return _AsyncOnce(make(*args, **kwargs))
+
+    return call

@@ -1,0 +1,59 @@
+"""What `open`, `join` and `local` return is for one `with`, and says so in a second one."""
+
+from pathlib import Path
+
+import pytest
+
+import antiphon
+from antiphon import aio
+from antiphon.library.errors import ReplicaClosed
+
+SECOND = "is for one `with`; call them again for another"
+
+
+def test_a_context_of_the_blocking_form_is_entered_once(tmp_path: Path):
+    opening = antiphon.open(tmp_path)
+    with opening as me:
+        notes = me.conversation("notes")
+        with pytest.raises(ReplicaClosed, match=SECOND), opening:
+            pass
+        notes.say("The first one goes on.")
+    with pytest.raises(ReplicaClosed, match=SECOND), opening:
+        pass
+    with antiphon.open(tmp_path) as me:
+        assert len(me.get(notes.id).history()) == 1
+
+
+async def test_a_context_of_the_async_form_is_entered_once(tmp_path: Path):
+    opening = aio.open(tmp_path)
+    async with opening as me:
+        notes = await me.conversation("notes")
+        with pytest.raises(ReplicaClosed, match=SECOND):
+            await opening.__aenter__()
+        await notes.say("The first one goes on.")
+    with pytest.raises(ReplicaClosed, match=SECOND):
+        await opening.__aenter__()
+
+
+@pytest.mark.parametrize("form", [antiphon, aio])
+def test_so_are_those_of_join_and_local(form, tmp_path: Path):
+    """Entered once, though that fails: the arguments are looked at then."""
+    for context in (form.join("no code", tmp_path), form.local("")):
+        for reason in (antiphon.AntiphonError, ReplicaClosed):
+            with pytest.raises(reason) as refused:
+                enter(context)
+        assert refused.match(SECOND)
+
+
+def enter(context) -> None:  # type: ignore[no-untyped-def]
+    if hasattr(context, "__enter__"):
+        context.__enter__()
+    else:
+        context.__aenter__().send(None)
+
+
+def test_a_with_that_ends_by_an_error_passes_it_on(tmp_path: Path):
+    with pytest.raises(ZeroDivisionError), antiphon.open(tmp_path) as me:
+        me.conversation("notes").say(str(1 // 0))
+    with pytest.raises(ReplicaClosed):
+        me.conversation("notes")
