@@ -16,6 +16,7 @@ from antiphon.library.errors import (
     ToolUnsuitable,
 )
 from replica.conversation import (
+    ClockInvalid,
     InviteExpired,
     InviteInvalid,
     InviteRevoked,
@@ -48,6 +49,7 @@ __all__ = [
     "BodyTooLarge",
     "BranchUnbegun",
     "CallOpen",
+    "ClockInvalid",
     "ConversationDeleted",
     "ConversationUnknown",
     "DaemonFailed",

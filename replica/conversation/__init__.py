@@ -9,7 +9,7 @@ from replica.conversation.address import (
     is_loopback,
     require_address,
 )
-from replica.conversation.author import Author
+from replica.conversation.author import Author, ClockInvalid
 from replica.conversation.awaited_hosts import hosts_awaited
 from replica.conversation.backlog import awaited
 from replica.conversation.chain import (
@@ -145,6 +145,7 @@ __all__ = [
     "CallStarted",
     "Cause",
     "Chain",
+    "ClockInvalid",
     "Conversation",
     "Done",
     "Draft",

@@ -11,6 +11,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from replica.conversation.conversation import Conversation
 from replica.conversation.removal import is_readers_leaving, removal_of
+from replica.errors import RequestRefused
 from replica.ids import EntryId, Lane, PublicKey, Track
 from replica.limits import BODY_BYTES_MAX, PARENTS_MAX, SEAL_ENTRIES_MAX
 from replica.log import (
@@ -38,6 +39,13 @@ from replica.log import (
 from replica.refusals import BodyTooLarge, CriticalKindUnknown, NotAllowed
 
 
+class ClockInvalid(RequestRefused):
+    """The clock of this machine is set before 1970, a time that no entry can name."""
+
+    reason = "CLOCK_INVALID"
+    next_step = "Set the clock of this machine, and make the call again; nothing was written."
+
+
 @dataclass(frozen=True, slots=True)
 class Author:
     """A key in one epoch."""
@@ -56,7 +64,7 @@ class Author:
         return Lane(self.public, self.epoch, track)
 
     def genesis(self, body: Genesis, *, salt: bytes, time_ms: int) -> Entry:
-        """Return the genesis of a new conversation."""
+        """Return the genesis of a new conversation. Raises ClockInvalid."""
         content = salted(salt, codec.encode_body(body))
         header = Header(
             None, self.public, self.epoch, Track.ALL, 0, None, (), None, 0,
@@ -79,7 +87,7 @@ class Author:
 
         `parents` may be in any order; more than 64 must be joined first. A reader leaves
         by `Revocation(its key)` in a new epoch, with the genesis as only parent.
-        Raises NotAllowed, and the errors of `content`.
+        Raises NotAllowed, ClockInvalid, and the errors of `content`.
         """
         assert len(parents) <= PARENTS_MAX, "join surplus heads first"
         content, kind = self.content(held, body, salt), kind_of(body)
@@ -150,6 +158,8 @@ class Author:
         return all(i in covered for i in named)
 
     def _signed(self, header: Header, content: bytes) -> Entry:
+        if header.create_time_ms < 0:
+            raise ClockInvalid
         data = codec.encode_header(header)
         return Entry(data, sign(data, self.key), content, entry_id(data), header)
 

@@ -58,7 +58,7 @@ class Conversation(Members):
         """Say something and return the answer; it goes after whatever is being answered.
 
         The options are those of `run`. Raises the refusal of the host or the hub, NoHost,
-        HostMissing, AnswerOverdue, KeyReused, RunTooLong, PeerIdentityChanged.
+        HostMissing, AnswerOverdue, KeyReused, RunTooLong, ClockInvalid, PeerIdentityChanged.
 
         >>> answer = await trip.ask("Capital of France?", key="job-17", max_tokens=100)
         >>> (await trip.ask("Capital of France?", key="job-17")).entry == answer.entry
@@ -108,8 +108,8 @@ class Conversation(Members):
     async def say(self, content: str | Sequence[Part]) -> EntryId:
         """Say something without asking for an answer; return its entry. Works offline.
 
-        Raises KeyRemoved and ConversationDeleted where the hub has said so, and BranchUnbegun on
-        a branch that has no turn of its own.
+        Raises KeyRemoved and ConversationDeleted where the hub has said so, BranchUnbegun on a
+        branch that has no turn of its own, and ClockInvalid where the clock is set before 1970.
 
         >>> entry = await trip.say("To be asked about later.")
         >>> [event.entry == entry for event in await trip.history()]

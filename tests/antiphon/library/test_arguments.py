@@ -7,6 +7,7 @@ from typing import Any, Dict, List, Literal  # noqa: UP035  # as programs still 
 import pytest
 
 import antiphon
+from replica.io import rpc
 from replica.refusals import ArgumentInvalid
 from tests.antiphon.library.conftest import Lab
 
@@ -165,3 +166,17 @@ def test_what_a_process_cannot_be_given_starts_none(
     with pytest.raises(ArgumentInvalid, match=words):
         opening.__enter__()
     assert not any(tmp_path.iterdir())
+
+
+def test_a_clock_before_1970_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """The clock of the machine that runs the tests stays as it is."""
+    with antiphon.open(tmp_path, host="ab" * 32) as me:
+        notes = me.conversation("notes")
+        monkeypatch.setattr(rpc, "now_ms", lambda: -1)
+        for call in (notes.say, notes.ask, me.conversation):
+            with pytest.raises(antiphon.ClockInvalid, match="set before 1970"):
+                call("Today.")
+        monkeypatch.undo()
+        assert notes.history() == ()
+        notes.say("Today.")
+        assert len(me.conversations()) == 1

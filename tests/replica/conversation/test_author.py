@@ -2,7 +2,7 @@
 
 import pytest
 
-from replica.conversation.author import Author
+from replica.conversation.author import Author, ClockInvalid
 from replica.conversation.conversation import Conversation
 from replica.ids import Digest, EntryId, Track
 from replica.limits import BODY_BYTES_MAX, SEAL_ENTRIES_MAX
@@ -55,6 +55,17 @@ class Scene:
             **fields,  # type: ignore[arg-type]
         )
         return self.admit(entry)
+
+
+def test_a_time_before_1970_is_refused() -> None:
+    scene = Scene()
+    body = Genesis((scene.author.public,))
+    with pytest.raises(ClockInvalid):
+        scene.author.genesis(body, salt=SALT, time_ms=-1)
+    parents = (scene.genesis,)
+    with pytest.raises(ClockInvalid):
+        scene.author.write(scene.held, said("hi"), parents=parents, salt=SALT, time_ms=-1)
+    scene.admit(scene.author.write(scene.held, said("hi"), parents=parents, salt=SALT, time_ms=0))
 
 
 def test_a_genesis_is_the_first_entry_of_its_lane_and_names_nothing() -> None:
