@@ -110,6 +110,7 @@ class Conversation(Members):
 
         Raises KeyRemoved and ConversationDeleted where the hub has said so, BranchUnbegun on a
         branch that has no turn of its own, and ClockInvalid where the clock is set before 1970.
+        A part that names a blob is written as it is, whether anybody holds the blob or not.
 
         >>> entry = await trip.say("To be asked about later.")
         >>> [event.entry == entry for event in await trip.history()]

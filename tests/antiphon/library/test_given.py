@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from antiphon.library.given import Given, parts_of
+from replica.ids import Digest
 from replica.limits import PARTS_MAX
 from replica.log import LogitBias, Media, Opaque, Text, ToolCall, ToolResult
 from replica.refusals import ArgumentInvalid
@@ -78,6 +79,16 @@ def test_parts_are_as_many_as_an_entry_takes():
 
 def test_the_parts_of_a_result_may_be_a_list():
     assert parts_of([ToolResult("a", [Text("x")])]) == (ToolResult("a", (Text("x"),)),)
+
+
+def test_a_digest_is_taken_as_it_is_given():
+    """Who holds the bytes is not known here."""
+    parts = (
+        Text("see"),
+        Media(Digest(b"d" * 32), 10, "image/png"),
+        Opaque("issuer", blob=Digest(b"z" * 32)),
+    )
+    assert parts_of(parts) == parts
 
 
 def test_the_options_are_those_of_each_request():
