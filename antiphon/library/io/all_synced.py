@@ -1,7 +1,7 @@
 """Whether all conversations of a replica have been in sync with its hub since a call."""
 
 import time
-from collections.abc import Iterable, Set
+from collections.abc import Awaitable, Callable, Iterable, Set
 
 from replica.ids import ConversationId
 from replica.io import HubStatus, Replica
@@ -11,28 +11,37 @@ from replica.link import Event, Forgotten
 class AllSynced:
     """The conversations that are still to be in sync, each as of when it was known."""
 
-    def __init__(
-        self, hub: HubStatus, stored: Iterable[ConversationId], listed: Set[ConversationId]
-    ) -> None:
-        """Compare those stored here, and those that the hub lists, now and from now on."""
+    def __init__(self, hub: HubStatus, listed: Set[ConversationId]) -> None:
+        """Compare with those that the hub lists, now and from now on; `begin` with those here."""
         self._hub = hub
-        self._stored = frozenset(stored)
+        self._stored: frozenset[ConversationId] = frozenset()
         self._listed = listed
         self._listed_count = 0
         self._known: set[ConversationId] = set()
         self._left: dict[ConversationId, float] = {}
         self._may_be_gone: set[ConversationId] = set()
-        """Those of them to look for in the store."""
+        """Those to look for in the store."""
+
+    def begin(self, stored: Iterable[ConversationId]) -> None:
+        """Compare those stored here."""
+        self._stored = frozenset(stored)
         self._add(self._stored)
 
-    async def wait(self, replica: Replica, timeout_s: float) -> bool:
+    async def wait(
+        self,
+        replica: Replica,
+        stored: Callable[[], Awaitable[Iterable[ConversationId]]],
+        timeout_s: float,
+    ) -> bool:
         """Wait until it is done; False after the timeout. What is deleted meanwhile is left out.
 
-        Raises ReplicaClosed, StoreError.
+        `stored` reads the conversations held here. Raises ReplicaClosed, StoreError.
         """
         end = time.monotonic() + timeout_s
+        # From before they are read, so that no deletion is missed in between.
         stop = replica.listen(self._note)
         try:
+            self.begin(await stored())
             while await replica.wait_for(self._is_decided, end - time.monotonic()):
                 if not self._may_be_gone:
                     return True
@@ -59,7 +68,7 @@ class AllSynced:
         return True
 
     def _note(self, event: Event) -> None:
-        if isinstance(event, Forgotten) and event.conversation in self._left:
+        if isinstance(event, Forgotten):
             self._may_be_gone.add(event.conversation)
 
     def _is_decided(self) -> bool:

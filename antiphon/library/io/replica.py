@@ -219,9 +219,8 @@ class Replica:
         True
         """
         check_timeout(timeout_s)
-        core = self._core
-        synced = AllSynced(core.hub, await self._stored(), self._listed)
-        return await synced.wait(core, timeout_s)
+        synced = AllSynced(self._core.hub, self._listed)
+        return await synced.wait(self._core, self._stored, timeout_s)
 
     # --- names --------------------------------------------------------------------------
 

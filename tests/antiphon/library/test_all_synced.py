@@ -1,9 +1,13 @@
 """Whether all conversations are in sync: those stored here, and those that the hub lists."""
 
 import asyncio
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
 
 from antiphon.library.io.all_synced import AllSynced
 from replica.ids import ConversationId
+from replica.link import Event, Forgotten
 from tests.antiphon.library.conftest import Lab
 
 ROUNDS = 20
@@ -36,9 +40,42 @@ class Status:
         return True if conversation in self.ended else None
 
 
+def begun(hub: Status, stored: list[ConversationId], listed: set[ConversationId]) -> AllSynced:
+    """Compare those stored with a hub that lists others."""
+    synced = AllSynced(hub, listed)  # type: ignore[arg-type]
+    synced.begin(stored)
+    return synced
+
+
+async def test_one_that_is_deleted_while_those_stored_are_read_is_left_out() -> None:
+    """It was waited for until the timeout: the deletion came before anybody listened."""
+    hub, heard = Status(), []
+    hub.synced = {B}
+
+    def listen(listener: Callable[[Event], None]) -> Callable[[], None]:
+        heard.append(listener)
+        return heard.clear
+
+    async def has(_conversation: ConversationId) -> bool:
+        return False
+
+    async def wait_for(is_done: Callable[[], bool], _timeout_s: float) -> bool:
+        return is_done()
+
+    async def stored() -> list[ConversationId]:
+        for listener in heard:
+            listener(Forgotten(A))
+        return [A, B]
+
+    replica: Any = SimpleNamespace(listen=listen, wait_for=wait_for)
+    replica.store = SimpleNamespace(has=has)
+    assert await AllSynced(hub, {A}).wait(replica, stored, 1.0)  # type: ignore[arg-type]
+    assert not heard
+
+
 def test_each_is_compared_once_when_it_is_known() -> None:
     hub, listed = Status(), {A}
-    synced = AllSynced(hub, [A, B], listed)  # type: ignore[arg-type]
+    synced = begun(hub, [A, B], listed)
     assert sorted(hub.compared) == [A, B]
     hub.synced = {A, B}
     listed.add(C)
@@ -52,17 +89,17 @@ def test_each_is_compared_once_when_it_is_known() -> None:
 
 def test_what_the_hub_never_takes_again_is_left_out() -> None:
     hub = Status()
-    synced = AllSynced(hub, [A, B], {C})  # type: ignore[arg-type]
+    synced = begun(hub, [A, B], {C})
     hub.synced, hub.ended, hub.denied = {A}, {B}, {C}
     assert synced.is_done()
-    of_denied = AllSynced(hub, [C], set())  # type: ignore[arg-type]
+    of_denied = begun(hub, [C], set())
     assert not of_denied.is_done()  # it is here, and the hub may take it later
 
 
 def test_many_are_looked_at_once_each() -> None:
     hub = Status()
     many = [ConversationId(i.to_bytes(32, "big")) for i in range(1_000)]
-    synced = AllSynced(hub, many, set(many))  # type: ignore[arg-type]
+    synced = begun(hub, many, set(many))
     for one in sorted(many):
         hub.synced.add(one)
         synced.is_done()
