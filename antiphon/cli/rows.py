@@ -13,8 +13,8 @@ from rich.cells import cell_len, chop_cells
 
 from antiphon.cli.names import NOBODY, Names
 from antiphon.cli.undone import TAKEN_BACK, is_of_undo_alone, is_taken_back
-from replica.conversation import Conversation, Place, forks_at, goes_behind
-from replica.ids import EntryId, Track
+from replica.conversation import Conversation, Place, goes_behind, unlisted_before
+from replica.ids import EntryId
 from replica.log import (
     Checkpoint,
     Entry,
@@ -41,7 +41,6 @@ from replica.log import (
     ToolStarted,
     Usage,
     is_known,
-    reach,
 )
 from replica.order import SealNode
 
@@ -288,23 +287,9 @@ def entries_at(held: Conversation, place: Place) -> list[Entry]:
 
     Answers that the context leaves out are included, since somebody may have read them.
     """
-    log = held.log
     node = goes_behind(held, place)
     context = _context_with_side_leaves(held, node) if node is not None else []
-
-    def is_passed_over(entry_id: EntryId) -> bool:
-        header = log.entries[entry_id].header
-        on_track = header.track == Track.CONVERSATION and header.kind != Kind.SEAL
-        return not on_track or (node is not None and node.covers(entry_id))
-
-    behind = reach(place.parents, lambda i: log.entries[i].header.parents, is_passed_over)
-    answer = node.generation if node is not None else None
-    if answer is not None and answer not in behind and not forks_at(held, place):
-        # What was asked before it came, and was refused or cancelled, does not follow it.
-        context.append(log.entries[answer])
-    # A seal lists the answer first, whatever was written meanwhile.
-    ordered = sorted((log.entries[i] for i in behind), key=lambda e: (e.id != answer, *e.order_key))
-    return [*context, *ordered]
+    return [*context, *unlisted_before(held, place)]
 
 
 def _context_with_side_leaves(held: Conversation, tip: SealNode) -> list[Entry]:

@@ -3,7 +3,15 @@
 from collections.abc import Container, Iterable, Iterator
 
 from antiphon.library import events as e
-from replica.conversation import Asked, Conversation, Ledger, uncounted_results
+from replica.conversation import (
+    Asked,
+    Conversation,
+    Ledger,
+    Place,
+    goes_behind,
+    uncounted_results,
+    unlisted_before,
+)
 from replica.ids import EntryId, PublicKey
 from replica.log import (
     Entry,
@@ -24,7 +32,7 @@ from replica.log import (
     reach,
     text_of,
 )
-from replica.order import SealNode, tail
+from replica.order import is_tail_entry
 
 
 def answer_of(held: Conversation, request: EntryId) -> e.Answer | None:
@@ -63,12 +71,14 @@ def events_of(
             yield e.Diverged(entry.header.author, entry.id, held.id)
 
 
-def history_of(held: Conversation, node: SealNode | None, me: PublicKey) -> Iterator[e.Event]:
-    """Yield what is said and answered on the branch up to a seal and behind it, in order."""
+def history_of(held: Conversation, place: Place, me: PublicKey) -> Iterator[e.Event]:
+    """Yield what is said and answered before a place, in order."""
+    log, node = held.log, goes_behind(held, place)
     context = held.order.context(node.id) if node is not None else []
-    if node is not None and node.generation is not None:
-        context = [*context, held.log.entries[node.generation]]
-    entries = dict.fromkeys([*context, *tail(held.order, node)])
+    answer = node.generation if node is not None else None
+    behind = unlisted_before(held, place)
+    context += [entry for entry in behind if entry.id == answer]
+    entries = dict.fromkeys([*context, *(e for e in behind if is_tail_entry(log, e))])
     for event in events_of(held, entries, me, set(context)):
         if isinstance(event, e.Said | e.ToolCalled | e.ToolDone | e.Answered):
             yield event

@@ -130,6 +130,7 @@ from replica.conversation.runs import (
 from replica.conversation.shelf import MemoryShelf, Shelf
 from replica.conversation.texts import NAME_CHARACTERS_MAX, check_name, says_nothing
 from replica.conversation.token_ids import TokenIds
+from replica.conversation.unlisted import unlisted_before
 
 __all__ = [
     "INVITATION_SECRET_BYTES",
@@ -259,5 +260,6 @@ __all__ = [
     "start_digest",
     "summary_of",
     "uncounted_results",
+    "unlisted_before",
     "verify_draft",
 ]

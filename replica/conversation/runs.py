@@ -309,11 +309,12 @@ def _is_not_called(result: ToolResult) -> bool:
 
 
 def _starts(held: Conversation, request: EntryId) -> dict[str, str]:
-    """Return the effect keys of the calls behind a request's answer that were started."""
+    """Return the effect keys of the calls behind a request's answer that its executor started."""
     starts: dict[str, str] = {}
+    executor = _asked(held, request).executor
     for message in _messages_behind(held, _answer_of(held, request)):
         for part in _parts_of(held, message):
-            if isinstance(part, ToolStarted):
+            if isinstance(part, ToolStarted) and message.header.author == executor:
                 starts.setdefault(part.call_id, part.effect_key)
     return starts
 

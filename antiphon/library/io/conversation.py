@@ -25,7 +25,6 @@ from replica.conversation import (
 )
 from replica.conversation import (
     call_to_close,
-    goes_behind,
     open_calls,
     result_place,
 )
@@ -206,7 +205,7 @@ class Conversation(Members):
         ['Said', 'Answered']
         """
         held, place = await self._held(), await self.place()
-        return tuple(news.history_of(held, goes_behind(held, place), self.replica.public))
+        return tuple(news.history_of(held, place, self.replica.public))
 
     def events(self) -> AsyncGenerator[e.Event, None]:
         """Return an iterator over what happens in the conversation from now on.

@@ -71,8 +71,8 @@ def _show(held: Conversation) -> int:
         calls_ahead(held, place)
     for request in held.order.requests:
         _follow(held, request)
-    for tip in (None, *held.order.tips()):
-        list(history_of(held, tip, held.creator or NOBODY_S))
+    for place in places:
+        list(history_of(held, place, held.creator or NOBODY_S))
     branches_of(held, Choices())
     open_calls(held)
     hosts_awaited(held)

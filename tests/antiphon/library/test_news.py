@@ -7,6 +7,7 @@ import pytest
 from antiphon.cli.rows import row_of
 from antiphon.library import events as e
 from antiphon.library.news import answer_of, call_before, events_of, history_of
+from replica.conversation.place import newest_place
 from replica.conversation.runs import retry_place
 from replica.log.body import (
     FinishReason,
@@ -59,8 +60,7 @@ def test_words_of_a_removed_key_stay_in_the_history_where_the_model_has_read_the
     unread = turns.say(turns.writer, "Not read.", answer)
     turns.change(Revocation(turns.writer.public))  # it covers nothing of the writer's
     assert not turns.held.log.membership.is_visible(said)
-    node = turns.held.order.nodes[answer.header.parents[0]]
-    found = list(history_of(turns.held, node, turns.owner.public))
+    found = list(history_of(turns.held, newest_place(turns.held), turns.owner.public))
     words = [one.text if isinstance(one, e.Said) else one.answer.text for one in found]  # type: ignore[union-attr]
     assert words == ["Hi.", "", "The writer asks.", "Yes."]
     assert row_of(turns.held, said).note.endswith("the model has read it")
@@ -117,8 +117,7 @@ def test_a_call_of_anyone_but_the_executor_has_no_event(turns: Turns):
     )
     other = turns.add(turns.writer, forged, answer)
     assert kinds(turns, other) == ["Said"]
-    node = turns.held.order.nodes[answer.header.parents[0]]
-    shown = history_of(turns.held, node, turns.owner.public)
+    shown = history_of(turns.held, newest_place(turns.held), turns.owner.public)
     assert [one.call.id for one in shown if isinstance(one, e.ToolCalled)] == ["a"]
     own = turns.add(turns.owner, Message(Speaker.ASSISTANT, (ToolCall("c", "book", "{}"),)), other)
     assert kinds(turns, own) == ["ToolCalled"]

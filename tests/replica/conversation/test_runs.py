@@ -128,6 +128,14 @@ def test_a_start_counts_though_its_author_was_revoked_since(turns: Turns):
     assert one.started == "key"
 
 
+def test_a_start_that_another_member_writes_is_none(turns: Turns):
+    run, answer = called(turns, CALL)
+    turns.add(turns.writer, Message(Speaker.TOOL, (ToolStarted("a", "key"),)), answer)
+    (one,), _ = calls_behind(turns.held, run.requests[0])
+    assert one.started is None
+    assert not has_started(turns.held, run)
+
+
 def test_a_forged_result_closes_nothing(turns: Turns):
     run, answer = called(turns, CALL)
     forged = result(turns, turns.writer, answer)
