@@ -59,7 +59,7 @@ test: $(VENV)/.test model node
 	@$(MAKE) --no-print-directory -j 2 lint docs suite # mypy has one thread
 
 suite: $(VENV)/.test model node
-	$(BIN)/python -m pytest -n 2 --dist loadgroup --max-worker-restart=0 -q
+	$(BIN)/python -m pytest -n 3 --dist loadgroup --max-worker-restart=0 -q
 
 sim: $(VENV)/.test
 	$(BIN)/python -m tests.simulation --seeds $(or $(SEEDS),10000)

@@ -111,7 +111,7 @@ BUGS = [
     Planted(host.begins_before_it_is_synchronized, shapes.crashing, 4),
     Planted(host.begins_on_a_busy_branch, shapes.cancelling, 0),
     Planted(host.answers_for_another_host, shapes.parted, 0),
-    Planted(host.does_not_wait_for_the_answer_before, shapes.calm, 32, start=27),
+    Planted(host.does_not_wait_for_the_answer_before, shapes.calm, 78, start=27),
 ]
 
 
