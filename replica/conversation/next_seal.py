@@ -54,10 +54,9 @@ def seal_by_coverage(held: Conversation, request_id: EntryId) -> Sealable | None
     A request waits while the seal it would extend has no answer, unless it follows
     a CANCEL that closes the request of that seal. A queued request goes to the end
     of its branch, and waits while a forking request that begins this may get its seal
-    from the same host.
-    If the answer there is void it waits for good, unless the request is closed likewise.
-    The caller first joins surplus membership heads (`Roster.heads_to_join`), and seals
-    only a list that fits.
+    from the same host. If the answer there is void it waits for good, unless the
+    request is closed likewise. The caller first joins surplus membership heads
+    (`Roster.heads_to_join`), and seals only a list that fits.
     """
     order, log = held.order, held.log
     entry = log.entries[request_id]

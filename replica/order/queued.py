@@ -43,7 +43,7 @@ def _on_branch(order: Order, fork: Fork, base: SealNode | None) -> Ahead:
         node = order.nodes[seal] if seal is not None else None
         if node is not None and _extends(node, base):
             return Ahead(order.branch_end(node))
-        if at.last is begun_by:
+        if at.last.id == begun_by.id:
             break
         order.log.meter.turn()
         before = order.forks.behind(at.last.header.parents)
