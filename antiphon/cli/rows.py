@@ -285,7 +285,8 @@ def kind_name(kind: int) -> str:
 def entries_at(held: Conversation, place: Place) -> list[Entry]:
     """Return the entries before a place: the context of its basis, then unsealed entries.
 
-    Answers that the context leaves out are included, since somebody may have read them.
+    Answers that the context leaves out are included, since somebody may have read them, unless
+    another branch goes on behind them.
     """
     node = goes_behind(held, place)
     context = _context_with_side_leaves(held, node) if node is not None else []
@@ -295,9 +296,9 @@ def entries_at(held: Conversation, place: Place) -> list[Entry]:
 def _context_with_side_leaves(held: Conversation, tip: SealNode) -> list[Entry]:
     found: list[Entry] = []
     for node in tip.chain():
-        before = node.parent
-        if before is not None and before.generation and not node.lists_answer_of(before):
-            found.append(held.log.entries[before.generation])
+        answer = node.parent.generation if node.parent is not None else None
+        if answer is not None and is_side_leaf(held, held.log.entries[answer]):
+            found.append(held.log.entries[answer])  # else another branch has it, or this one
         found += (held.log.entries[i] for i in node.seal.entries)
     return found
 

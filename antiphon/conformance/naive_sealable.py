@@ -29,12 +29,12 @@ def naive_sealable(
     end = resolved_basis(log, order, request)
     queues = request.header.conflict == Conflict.QUEUE
     if queues:
-        end = _end(log, order, end)
+        end = _end(log, order, state, end)
         forks = _requests_behind(log, covered, request, None)
         fork = max(forks, key=lambda e: e.order_key, default=None)
         if fork is not None and _leads_away(log, order, request, end, fork):
             base = resolved_basis(log, order, fork)
-            end = _end_behind(log, order, covered, request, fork)
+            end = _end_behind(log, order, state, covered, request, fork)
             is_open_yet = is_open(CoveredLog(log, covered), order, state, fork)
             if end == base and is_open_yet and _host(log, fork) == _host(log, request):
                 return None
@@ -66,13 +66,23 @@ def _names_host(log: Log, state: NaiveMembership, request: Entry) -> bool:
     return Role.HOST in state.roles.get(host, frozenset())
 
 
-def _end(log: Log, order: NaiveOrder, start: EntryId | None) -> EntryId | None:
-    """Follow the earliest seals from `start`."""
+def _end(
+    log: Log, order: NaiveOrder, state: NaiveMembership, start: EntryId | None
+) -> EntryId | None:
+    """Follow the earliest seals from `start`, without forks beside a visible answer."""
     end = start
     for seal in sorted(order.chains, key=lambda i: log.entries[i].order_key):
         chain = order.chains[seal]
-        if (chain[-2] if len(chain) > 1 else None) == end:
-            end = seal
+        if (chain[-2] if len(chain) > 1 else None) != end:
+            continue
+        answer = order.answers.get(_seal(log, end).request) if end is not None else None
+        is_beside = (
+            log.entries[_seal(log, seal).request].header.conflict == Conflict.FORK
+            and answer is not None
+            and state.sees(log.entries[answer])
+            and answer not in _seal(log, seal).entries
+        )
+        end = end if is_beside else seal
     return end
 
 
@@ -91,7 +101,12 @@ def _requests_behind(
 
 
 def _end_behind(
-    log: Log, order: NaiveOrder, covered: set[EntryId], request: Entry, fork: Entry
+    log: Log,
+    order: NaiveOrder,
+    state: NaiveMembership,
+    covered: set[EntryId],
+    request: Entry,
+    fork: Entry,
 ) -> EntryId | None:
     """Return where a request goes on that follows `fork`, which leads away from its branch."""
     base = resolved_basis(log, order, fork)
@@ -101,14 +116,14 @@ def _end_behind(
         last = max(_requests_behind(log, covered, last, fork), key=lambda e: e.order_key)
         seal = seal_of.get(last.id)
         if seal is not None and (base is None or base in order.chains[seal]):
-            return _end(log, order, seal)
+            return _end(log, order, state, seal)
     first = [
         i
         for i in sorted(order.chains, key=lambda i: log.entries[i].order_key)
         if order.chains[i][:-1] == (order.chains[base] if base is not None else [])
         and fork.id in _seal(log, i).entries
     ]
-    return _end(log, order, first[0]) if first else base
+    return _end(log, order, state, first[0]) if first else base
 
 
 def _leads_away(

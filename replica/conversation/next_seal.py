@@ -64,7 +64,8 @@ def seal_by_coverage(held: Conversation, request_id: EntryId) -> Sealable | None
     queues = entry.header.conflict == Conflict.QUEUE
     if queues:
         ahead = queued_behind(order, entry.header.parents, parent)
-        if ahead.fork is not None and _name_one_host(order, entry, ahead.fork):
+        fork = ahead.fork if ahead.has_left else None
+        if fork is not None and _name_one_host(order, entry, fork):
             return None
         parent = ahead.node
     heads = log.membership_heads()

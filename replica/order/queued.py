@@ -16,7 +16,9 @@ class Ahead:
 
     node: SealNode | None
     fork: Entry | None = None
-    """The forking request that begins this branch behind `node`, while it may still be sealed."""
+    """The forking request that begins a branch right behind `node`, while it may be sealed."""
+    has_left: bool = False
+    """Whether another branch goes on behind `node`, so that the request waits for `fork`."""
 
 
 def queued_behind(order: Order, parents: Iterable[EntryId], basis: SealNode | None) -> Ahead:
@@ -31,26 +33,40 @@ def queued_behind(order: Order, parents: Iterable[EntryId], basis: SealNode | No
         return Ahead(end)
     base = order.resolve_basis(fork.begun_by)
     # A seal behind a basis further back would not extend the one of the request.
-    if end is base or not _extends(base, basis):
+    if not _extends(base, basis):
         return Ahead(end)
-    return _on_branch(order, fork, base)
+    has_left = end is not base
+    if has_left:
+        sealed = _sealed_ahead(order, fork, base)
+        if sealed is not None:
+            return Ahead(order.branch_end(sealed))
+        end = order.branch_end(base, listing=fork.begun_by.id)
+    waits = end is base and _is_open(order, fork.begun_by)
+    return Ahead(end, fork.begun_by if waits else None, has_left and waits)
 
 
-def _on_branch(order: Order, fork: Fork, base: SealNode | None) -> Ahead:
-    begun_by, at = fork.begun_by, fork
-    while True:
+def _sealed_ahead(order: Order, fork: Fork, base: SealNode | None) -> SealNode | None:
+    """Return the seal of the nearest request ahead, back to the forking one, on its branch.
+
+    What is found for a request counts until the next seal does: it is looked for again and again
+    by those who watch a log, and many requests may wait one behind the other.
+    """
+    passed, at = list[EntryId](), fork
+    while at.last.id not in order.sealed_ahead:
+        passed.append(at.last.id)
         seal = order.seal_of.get(at.last.id)
         node = order.nodes[seal] if seal is not None else None
-        if node is not None and _extends(node, base):
-            return Ahead(order.branch_end(node))
-        if at.last.id == begun_by.id:
+        is_on_branch = node is not None and _extends(node, base)
+        if is_on_branch or at.last.id == fork.begun_by.id:
+            order.sealed_ahead[at.last.id] = node if is_on_branch else None
             break
         order.log.meter.turn()
         before = order.forks.behind(at.last.header.parents)
         assert before is not None, "it follows the fork"
         at = before
-    end = order.branch_end(base, listing=begun_by.id)
-    return Ahead(end, begun_by if end is base and _is_open(order, begun_by) else None)
+    found = order.sealed_ahead[at.last.id]
+    order.sealed_ahead |= dict.fromkeys(passed, found)
+    return found
 
 
 def _extends(node: SealNode | None, base: SealNode | None) -> bool:

@@ -7,7 +7,7 @@ valid seals form a tree, and the entries behind a seal are never reordered.
 from collections.abc import Collection, Iterable, Sequence
 
 from replica.ids import EntryId, PublicKey
-from replica.log import Body, Entry, Generation, Kind, Log, Membership, Request, Seal
+from replica.log import Body, Conflict, Entry, Generation, Kind, Log, Membership, Request, Seal
 from replica.order.cancels import Cancels
 from replica.order.forks import Forks
 from replica.order.node import SealNode
@@ -57,6 +57,8 @@ class Order:
         self.seal_of: dict[EntryId, EntryId] = {}
         self.refusal_of: dict[EntryId, EntryId] = {}
         self.cancels, self.forks = Cancels(), Forks()
+        self.sealed_ahead: dict[EntryId, SealNode | None] = {}
+        """Per request behind a fork: the seal that queued.py found, until the next one counts."""
         self.requests: dict[EntryId, None] = {}
         """The requests, in the order in which they were folded."""
         self.unanswered = Unanswered()
@@ -167,6 +169,7 @@ class Order:
                 self.void[later] = VoidReason.SEALED_BEFORE
         self.nodes[node.id] = node
         self.seal_of[node.seal.request] = node.id
+        self.sealed_ahead.clear()
         # A refusal before its seal is none.
         request = self.log.entries[node.seal.request]
         self.unanswered.add(request, _host_named(self.log.body(request.id)))
@@ -232,16 +235,16 @@ class Order:
     def branch_end(
         self, node: SealNode | None, *, listing: EntryId | None = None
     ) -> SealNode | None:
-        """Return the leaf reached from `node` by the earliest child at each step.
+        """Return the seal reached from `node` by the earliest child that goes on, at each step.
 
         With `listing`, the first of these is one that lists that entry itself.
         """
-        children = self.children(node)
+        children = _going_on(self, node)
         if listing is not None:
             children = [child for child in children if child.lists(listing)]
         while children:
             node = min(children, key=lambda n: self.log.entries[n.id].order_key)
-            children = self.children(node)
+            children = _going_on(self, node)
         return node
 
     def answer(self, request_id: EntryId) -> Generation | None:
@@ -264,6 +267,22 @@ class Order:
     def closing_cancels(self, request_id: EntryId) -> tuple[EntryId, ...]:
         """Return the CANCELs that close a request: visible, by its author or an owner."""
         return self.cancels.closing_cancels(self.log.entries[request_id], self.log.membership)
+
+
+def _going_on(order: Order, node: SealNode | None) -> Sequence[SealNode]:
+    """Return the children of a seal without those that begin another branch beside its answer.
+
+    These fork, and do not list it.
+    """
+    children, entries = order.children(node), order.log.entries
+    answer = node.generation if node is not None else None
+    if answer is None or not order.log.membership.is_visible(entries[answer]):
+        return children
+    return [
+        child
+        for child in children
+        if child.lists(answer) or entries[child.seal.request].header.conflict != Conflict.FORK
+    ]
 
 
 def _host_named(body: Body | None) -> PublicKey | None:

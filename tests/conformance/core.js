@@ -32,8 +32,7 @@ function walk(start, follow) {
   for (const id of found) follow(id).forEach((next) => found.add(next)); // the loop meets them too
   return found;
 }
-function collect(goesOn, read) {
-  const found = [];
+function collect(goesOn, read, found = []) {
   while (goesOn(found)) found.push(read());
   return found;
 }
@@ -528,8 +527,9 @@ class Order extends Conversation {
     const activity = (n) => this.answerOf(n) ?? this.at(n.id);
     return nodes.filter((n) => !inner.has(n)).sort((a, b) => byOrder(activity(a), activity(b)));
   }
-  branchEnd(node) {
-    return [...this.sealOf.values()].reduce((end, n) => (n.prev === end ? n : end), node); // in order(x)
+  branchEnd(node) { // by the earliest seals, without forks beside a visible answer
+    const leaves = (n, a) => a && this.now.sees(a) && isFork(this.at(n.request)) && !n.entries.includes(a.id);
+    return [...this.sealOf.values()].reduce((end, n) => (n.prev === end && !leaves(n, this.answerOf(end)) ? n : end), node);
   }
   queued(request, basis) { // where a queued request goes on; undefined while it waits for one that forks
     const last = (e, test) => this.each(this.reach(e.parents)).filter(test).sort(byOrder).at(-1);

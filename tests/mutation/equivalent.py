@@ -15,6 +15,8 @@ _STEPS = "it decides when others run, not the result"
 _LATER = "the same input fails a little later, for the same reason"
 
 EQUIVALENT: dict[str, str] = {
+    "replica/document/lib0.py: _pass_integer: never shift > 55": _LATER,
+    "replica/link/comparison.py: Backlog.take: bytes_max > 0 -> bytes_max >= 0": _UNASKED,
     "replica/conversation/next_seal.py: may_be_sealed: without body is not None in is_open and "
     "body is not None and membership.is_host(body.host) and membership.is_visible(request)": _NEVER,
     "replica/link/comparison.py: HeldLanes.chain_steps: never self._passed % STEP_HEADS "
@@ -173,6 +175,7 @@ EQUIVALENT: dict[str, str] = {
 
 _LARGE = "a vector at this bound would be half a megabyte or more"
 _LATE = "no vector has a frame of progress behind the first token"
+_ROOT = "no vector has a late seal of a fork at the root"
 _BOUND = "no vector of the draw stands at this bound, if there is one"
 
 OPEN: dict[str, str] = {
@@ -188,6 +191,8 @@ OPEN: dict[str, str] = {
     "self.byte_count": _LATE,
     "replica/conversation/drafts.py: DraftStream.receive: other junction in "
     "self.token_count or self.byte_count": _LATE,
+    "replica/order/queued.py: _sealed_ahead: other junction in node is not None and "
+    "_extends(node, base)": _ROOT,
     "model_host/sampler.py: _prefix: other sign in STEPS_DOWN + 1": _BOUND,
     "model_host/sampler.py: _prefix: other sign in needed - before": _BOUND,
     "model_host/sampler_state.py: _Changes.apply: self._counts > 0 -> self._counts >= 0": _BOUND,

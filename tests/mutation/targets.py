@@ -60,10 +60,10 @@ TARGETS: dict[str, tuple[str, ...]] = {
     ),
     "replica/order/unreached.py": ("Unreached.reach",),
     "replica/order/forks.py": ("Forks.add", "Forks.behind"),
-    "replica/order/queued.py": ("queued_behind", "_on_branch", "_extends", "_is_open"),
+    "replica/order/queued.py": ("queued_behind", "_sealed_ahead", "_extends", "_is_open"),
     "replica/order/tree.py": (
         "Order._fold_in", "Order._receive_seal", "Order._count", "Order._receive_generation",
-        "Order.request", "Order.resolve_basis", "Order.tips", "Order.branch_end",
+        "Order.request", "Order.resolve_basis", "Order.tips", "Order.branch_end", "_going_on",
         "Order.generation_of",
     ),
     "replica/document/fold.py": (

@@ -85,10 +85,10 @@ def _typed_over() -> dict[str, object]:
     return s.vector(
         "typed-over",
         "typed before the answer came: a fork leaves the answer out, a queued request takes it in;"
-        " `queue` waits for the fork, the branch's end",
+        " `queue` does not go on behind the fork, which is a branch beside the answer",
         tips=["seal-fork"],
         answers={"fork": None, "queue": None},
-        sealable={"queue": None},
+        sealable={"queue": next_seal("seal", ["answer", "wait", "queue"])},
     )
 
 

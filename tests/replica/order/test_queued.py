@@ -1,5 +1,7 @@
 """The seal that a queued request extends; further cases are in spec/vectors/order.json."""
 
+from unittest import mock
+
 from replica.log.body import Grant, Revocation, Role
 from replica.log.entry import Entry
 from replica.order.queued import Ahead, queued_behind
@@ -54,9 +56,10 @@ def test_a_fork_at_the_end_of_a_branch_leads_nowhere_until_others_go_on_there() 
     left = Left()
     fork = left.ask(left.last, basis=left.end, fork=True)
     queued = left.say(fork)
-    assert left.ahead(queued, basis=left.end) == Ahead(left.held.order.nodes[left.end.id])
+    end = left.held.order.nodes[left.end.id]
+    assert left.ahead(queued, basis=left.end) == Ahead(end, fork)
     _, beside, _ = left.turn(left.last, basis=left.end)
-    assert left.ahead(queued, basis=left.end) == Ahead(left.held.order.nodes[left.end.id], fork)
+    assert left.ahead(queued, basis=left.end) == Ahead(end, fork, has_left=True)
     assert left.ahead(left.last, basis=left.end).node is left.node(beside)
 
 
@@ -110,6 +113,32 @@ def test_a_fork_at_the_root_has_no_seal_ahead() -> None:
     _, seal, _ = scene.turn()
     fork = scene.ask(scene.hello, fork=True)
     order = scene.held.order
-    assert queued_behind(order, [fork.id], None) == Ahead(None, fork)
+    assert queued_behind(order, [fork.id], None) == Ahead(None, fork, has_left=True)
     behind_seal = queued_behind(order, [fork.id], order.nodes[seal.id])
     assert behind_seal == Ahead(order.nodes[seal.id])
+
+
+def test_a_fork_beside_an_answer_is_not_gone_on_with_by_who_queues_behind_that() -> None:
+    scene = Scene()
+    first = scene.ask()
+    seal = scene.seal(first)
+    beside = scene.ask(first, basis=seal, fork=True)
+    answer = scene.answer(seal)
+    scene.answer(scene.seal(beside))
+    order = scene.held.order
+    node = order.nodes[seal.id]
+    assert queued_behind(order, [answer.id], node) == Ahead(node)
+    further = scene.seal(scene.ask(answer, basis=seal, fork=True))
+    assert queued_behind(order, [answer.id], node).node is order.nodes[further.id]
+
+
+def test_many_requests_that_wait_one_behind_the_other_are_walked_once() -> None:
+    left = Left()
+    line = [left.fork]
+    for _ in range(50):
+        line.append(left.ask(line[-1], basis=left.base))
+    order = left.held.order
+    with mock.patch.object(order.forks, "behind", wraps=order.forks.behind) as looked:
+        for request in reversed(line):
+            queued_behind(order, [request.id], order.nodes[left.base.id])
+    assert looked.call_count < 3 * len(line)
