@@ -28,7 +28,7 @@ def test_there_are_enough_mutants_with_names_of_their_own() -> None:
 
 
 def test_the_vectors_alone_kill_a_sample() -> None:
-    sample = [m for m in mutants() if m.key not in EQUIVALENT | OPEN][::STEP]
+    sample = [m for m in list(mutants())[::STEP] if m.key not in EQUIVALENT | OPEN]
     assert [r.mutant.key for r in results_of(sample, 2) if r.killer is None] == []
 
 
