@@ -201,10 +201,14 @@ class Schedule:
         return None
 
     def _note_waiting(self, served: list[tuple[Conversation, PublicKey]]) -> None:
-        """Note the requests that wait, and the newest beyond the bound of their owner."""
+        """Note the requests that wait, and the newest beyond the bound of their owner.
+
+        A cancelled one does not: it is refused as soon as the host has a turn free.
+        """
         waiting: dict[PublicKey, list[tuple[Conversation, EntryId]]] = {}
         for held, owner in served:
-            waiting.setdefault(owner, []).extend((held, one) for one in self._unbegun(held))
+            requests = (i for i in self._unbegun(held) if not held.order.is_cancelled(i))
+            waiting.setdefault(owner, []).extend((held, one) for one in requests)
         now = [request for requests in waiting.values() for _, request in requests]
         waits = {*now}
         self._arrivals = {one: at for one, at in self._arrivals.items() if one in waits}

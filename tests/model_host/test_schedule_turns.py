@@ -247,6 +247,20 @@ def test_the_newest_request_beyond_the_bound_of_its_owner_is_refused() -> None:
     assert take(asked, *scenes, other) is None  # the refusal is under way
 
 
+def test_a_cancelled_request_does_not_count_as_waiting() -> None:
+    scene, asked = Scene(), schedule(waiting=2)
+    scene.seal(scene.ask())
+    cancelled = [scene.branch() for _ in range(3)]
+    for request in cancelled:
+        scene.cancel(request)
+    scene.branch()
+    scene.branch()
+    decisions = [take(asked, scene) for _ in range(6)]
+    assert not any(isinstance(one, RefuseExcess) for one in decisions)
+    refused = [one.request for one in decisions if isinstance(one, Refuse)]
+    assert set(refused) <= set(cancelled)
+
+
 def test_many_requests_beyond_the_bound_are_found_in_one_pass(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
