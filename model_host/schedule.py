@@ -207,8 +207,8 @@ class Schedule:
         """
         waiting: dict[PublicKey, list[tuple[Conversation, EntryId]]] = {}
         for held, owner in served:
-            requests = (i for i in self._unbegun(held) if not held.order.is_cancelled(i))
-            waiting.setdefault(owner, []).extend((held, one) for one in requests)
+            unbegun = (i for i in self._unbegun(held) if not held.order.is_cancelled(i))
+            waiting.setdefault(owner, []).extend((held, one) for one in unbegun)
         now = [request for requests in waiting.values() for _, request in requests]
         waits = {*now}
         self._arrivals = {one: at for one, at in self._arrivals.items() if one in waits}
