@@ -19,11 +19,11 @@ from antiphon.cli.session import Choices, Session, check_readable, find_entry, l
 from antiphon.cli.tables import plain_table
 from antiphon.cli.turn import check_role
 from antiphon.cli.undone import is_undone
-from replica.conversation import Conversation, Place, check_name, newest_leaf, place_on_branch
+from replica.conversation import Conversation, Place, check_name, place_on_branch
 from replica.ids import EntryId
 from replica.io import Replica, documents
 from replica.log import Message
-from replica.order import SealNode
+from replica.order import SealNode, branch_ends
 
 DIGITS_MIN = 6
 _PREVIEW_CELLS = 40
@@ -54,12 +54,12 @@ def unique_digits(entry: EntryId, among: Collection[EntryId], least: int = DIGIT
 
 def branches_of(held: Conversation, choices: Choices) -> list[Branch]:
     """Return the branches, the one with the latest activity last."""
-    place, named = choices.place(held), documents.branch_names(held)
-    leaves = {name: newest_leaf(held, held.order.nodes[seal]).id for name, seal in named.items()}
+    place, named, order = choices.place(held), documents.branch_names(held), held.order
+    ends = {name: order.branch_end(order.nodes[seal]) for name, seal in named.items()}
     found = []
-    for tip in held.order.tips():
+    for tip in branch_ends(order):
         request = tip.seal.request
-        names = tuple(sorted(name for name, leaf in leaves.items() if leaf == tip.id))
+        names = tuple(sorted(name for name, end in ends.items() if end is tip))
         digits = unique_digits(tip.id, held.log.entries)
         last = _last_words(held, place_on_branch(held, request))
         found.append(Branch(tip, digits, names, len(tip.chain()), last, place.basis == tip.id))
@@ -76,13 +76,16 @@ def _last_words(held: Conversation, end: Place) -> str:
 
 
 def find_branch(held: Conversation, wanted: str) -> SealNode:
-    """Return the tip of the branch with this name, or that holds the entry with these digits.
+    """Return the end of the branch with this name, or that holds the entry with these digits.
+
+    Where others began a branch behind what was named, it is that of the line that was named.
 
     Raises BranchUnknown, PrefixAmbiguous.
     """
     named = documents.branch_names(held)
     if wanted in named:
-        return newest_leaf(held, held.order.nodes[named[wanted]])
+        named_seal = held.order.nodes[named[wanted]]
+        return held.order.branch_end(named_seal) or named_seal
     try:
         entry = find_entry(held, wanted)
     except EntryUnknown as error:
@@ -92,7 +95,7 @@ def find_branch(held: Conversation, wanted: str) -> SealNode:
     node = node or (held.order.nodes.get(parents[0]) if parents else None)
     if node is None:
         raise BranchUnknown(f"{wanted} is not on a branch yet: no seal lists it")
-    return newest_leaf(held, node)
+    return held.order.branch_end(node) or node
 
 
 def check_label(name: str) -> str:

@@ -20,6 +20,7 @@ from replica.errors import AntiphonError
 from replica.ids import EntryId
 from replica.io import documents
 from replica.log import Kind, Message, Speaker
+from replica.order import branch_ends
 
 HELP = """\
 /undo           undo the last turn; the next message comes in its place
@@ -143,7 +144,7 @@ async def status(chat: ChatSession, _rest: str) -> None:
     """Print the state of the conversation at the hub."""
     hub = chat.replica.hub
     state = hub.state(chat.held.id).value
-    branches = counted(len(chat.held.order.tips()), "branch", "branches")
+    branches = counted(len(branch_ends(chat.held.order)), "branch", "branches")
     try:
         chat.check_sent()
     except AntiphonError as error:

@@ -29,6 +29,7 @@ from replica.conversation import Conversation, EntryStore, KeyRemoved, Place
 from replica.ids import ConversationId, EntryId, short
 from replica.io import KeyFileGone
 from replica.log import Entry, reach
+from replica.order import branch_ends
 
 NARROW_CELLS = 60
 WHO_CELLS, WHO_CELLS_MAX = 8, 17
@@ -163,7 +164,7 @@ def print_row(session: Session, row: Row) -> None:
 
 
 def _say_branches(session: Session, held: Conversation) -> None:
-    others = len(held.order.tips()) - 1
+    others = len(branch_ends(held.order)) - 1
     if others > 0 and not session.out.as_json:
         words = f"{counted(others, 'other branch', 'other branches')}; next: antiphon branches"
         session.out.note(Text(words, style="dim"))
@@ -201,6 +202,6 @@ def _print_graph(session: Session, held: Conversation, names: Names, place: Plac
         if out.data.is_terminal:
             text.truncate(out.data.width - 1, overflow="ellipsis")
         out.show(text)
-    out.note(Text(counted(len(held.order.tips()), "branch", "branches"), style="dim"))
+    out.note(Text(counted(len(branch_ends(held.order)), "branch", "branches"), style="dim"))
     row = row_of(held, followed(held, place), names)
     out.note(Text(followed_next(row), style="dim"))

@@ -40,6 +40,7 @@ from replica.io import (
 )
 from replica.link import profile_names
 from replica.log import Kind, Lost, Message, Speaker
+from replica.order import branch_ends
 from replica.refusals import ConversationUnknown
 
 TITLE_CELLS = 48
@@ -325,13 +326,13 @@ def _status_table(statuses: list[ConversationStatus], *, is_narrow: bool) -> Tab
     extra = [] if is_narrow else ["heads", "branches"]
     table = _table("id", "entries", *extra, "unsynced", "last ack", "state")
     for status in statuses:
-        log = status.held.log
+        log, ends = status.held.log, branch_ends(status.held.order)
         state = REFUSED if status.refusal else status.state
         color = {"synchronized": "green", "offline": "yellow"}.get(state, "red")
         table.add_row(
             short(status.held.id),
             str(len(log)),
-            *([] if is_narrow else [str(len(log.heads())), str(len(status.held.order.tips()))]),
+            *([] if is_narrow else [str(len(log.heads())), str(len(ends))]),
             Text(str(status.unsynced), style="yellow" if status.unsynced else ""),
             ago(status.acked_ms),
             Text(state, style=color, no_wrap=True, overflow="ellipsis"),
@@ -385,7 +386,7 @@ def _status_record(status: ConversationStatus) -> dict[str, Any]:
             }
             for head in log.heads()
         ],
-        "branches": len(status.held.order.tips()),
+        "branches": len(branch_ends(status.held.order)),
         **losses_record(status.losses),
         "forks": fork_records(status.held),
         "waiting": [i.hex() for i in status.view.waiting],

@@ -14,6 +14,7 @@ from antiphon.cli.undone import is_undone
 from replica.conversation import (
     Conversation,
     Place,
+    calls_ahead,
     goes_behind,
     place_at,
     queued_place,
@@ -146,7 +147,8 @@ def continuable(held: Conversation, place: Place) -> EntryId | None:
         return None
     end = goes_behind(held, there)
     is_last = end is not None and end.id == there.basis and not _is_queued(held, end)
-    return there.parents[0] if is_last else None
+    # A request there would wait for results of the calls that the cut answer made.
+    return there.parents[0] if is_last and not calls_ahead(held, there) else None
 
 
 def _is_queued(held: Conversation, end: SealNode) -> bool:

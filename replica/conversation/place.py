@@ -110,13 +110,6 @@ def forks_at(held: Conversation, place: Place) -> bool:
     return queued_behind(held.order, place.parents, basis).fork is not None
 
 
-def newest_leaf(held: Conversation, node: SealNode) -> SealNode:
-    """Return the leaf at or below `node` with the latest activity."""
-    order = held.order
-    below = reach([node.id], lambda i: (child.id for child in order.children(order.nodes[i])))
-    return next(tip for tip in reversed(held.order.tips()) if tip.id in below)
-
-
 def first_seal_with(held: Conversation, entry_id: EntryId) -> SealNode | None:
     """Return the earliest seal that lists an entry."""
     return held.order.listed_by.get(entry_id)

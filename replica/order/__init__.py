@@ -7,7 +7,7 @@ from replica.order.ends import ends
 from replica.order.node import SealNode
 from replica.order.queued import Ahead, queued_behind
 from replica.order.tail import frontier, late_messages, start, tail
-from replica.order.tree import Order
+from replica.order.tree import Order, branch_ends
 from replica.order.verdict import VoidReason, is_closed
 
 __all__ = [
@@ -15,6 +15,7 @@ __all__ = [
     "Order",
     "SealNode",
     "VoidReason",
+    "branch_ends",
     "context_digest",
     "coverage",
     "coverage_before",

@@ -269,6 +269,16 @@ class Order:
         return self.cancels.closing_cancels(self.log.entries[request_id], self.log.membership)
 
 
+def branch_ends(order: Order) -> list[SealNode]:
+    """Return the seals where branches end, the one with the latest activity last.
+
+    These are the leaves, and those whose children are branches beside their answers.
+    """
+    entries = order.log.entries
+    found = [node for node in order.nodes.values() if not _going_on(order, node)]
+    return sorted(found, key=lambda n: entries[n.generation or n.id].order_key)
+
+
 def _going_on(order: Order, node: SealNode | None) -> Sequence[SealNode]:
     """Return the children of a seal without those that begin another branch beside its answer.
 

@@ -37,6 +37,7 @@ from replica.log import (
     Text,
     ToolResult,
 )
+from replica.order import branch_ends
 from replica.refusals import ArgumentInvalid
 
 
@@ -163,7 +164,7 @@ class Conversation(Members):
         2
         """
         held = await self._held()
-        return tuple(self._branch(node.seal.request) for node in held.order.tips())
+        return tuple(self._branch(node.seal.request) for node in branch_ends(held.order))
 
     async def switch(self, branch: "Branch | EntryId") -> None:
         """Go on with a branch from now on: a Branch, or any entry of one.
@@ -183,7 +184,7 @@ class Conversation(Members):
             return
         check_id(branch, "the entry")
         held = await self._held()
-        tips = [node for node in held.order.tips() if _holds(held, node.id, branch)]
+        tips = [node for node in branch_ends(held.order) if _holds(held, node.id, branch)]
         if not tips:
             raise ArgumentInvalid("no branch holds this entry")
         self._cursor = Cursor(request=tips[-1].seal.request)

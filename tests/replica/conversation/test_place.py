@@ -7,7 +7,6 @@ from replica.conversation.place import (
     first_seal_with,
     forks_at,
     goes_behind,
-    newest_leaf,
     newest_place,
     place_at,
     place_beside,
@@ -53,8 +52,6 @@ def test_a_place_on_the_branch_of_a_sealed_request_is_at_the_end_of_that_branch(
     again = turn.request(turn.answer, basis=turn.seal)
     seal = turn.sealed(again, [turn.answer, again], turn.seal)
     assert place_on_branch(turn.held, turn.ask.id) == Place((again.id,), seal.id)
-    order = turn.held.order
-    assert newest_leaf(turn.held, order.nodes[turn.seal.id]).id == seal.id
 
 
 def test_a_place_on_the_branch_of_an_unsealed_request_follows_what_was_said_behind_it() -> None:

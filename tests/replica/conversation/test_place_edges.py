@@ -5,7 +5,6 @@ import pytest
 from replica.conversation.place import (
     Place,
     first_seal_with,
-    newest_leaf,
     newest_place,
     place_at,
     place_on_branch,
@@ -53,9 +52,6 @@ def test_the_place_on_the_branch_of_a_sealed_request_is_the_end_of_its_earliest_
     assert place_on_branch(scene.held, first.id) == _end(left_answer, left_seal)
     assert place_on_branch(scene.held, left.id) == _end(left_answer, left_seal)
     assert place_on_branch(scene.held, right.id) == _end(right_answer, right_seal)
-    nodes = scene.held.order.nodes
-    assert newest_leaf(scene.held, nodes[left_seal.id]).id == left_seal.id
-    assert newest_leaf(scene.held, nodes[first_seal.id]).id == right_seal.id
 
 
 def test_behind_an_unsealed_request_the_next_entry_follows_its_tail(scene: Scene) -> None:

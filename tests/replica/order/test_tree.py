@@ -11,9 +11,10 @@ from replica.log.body import Grant, Member, Request, Revocation, Role, Sampling
 from replica.log.entry import Entry
 from replica.log.kinds import Kind
 from replica.order.tail import tail
-from replica.order.tree import Order
+from replica.order.tree import Order, branch_ends
 from replica.order.verdict import VoidReason
 from tests.replica.order.turn import Turn
+from tests.support.branches import Scene
 from tests.support.stories import Story, answer, seal_of
 from tests.support.writers import Writer
 
@@ -253,3 +254,19 @@ def test_every_verdict_on_a_seal_has_a_next_step() -> None:
     for reason in VoidReason:
         assert reason.next_step.endswith(".")
         assert reason.value.startswith(("its ", "it ", "what ", "the ", "a "))
+
+
+def test_a_branch_ends_where_nothing_goes_on_but_forks_beside_the_answer() -> None:
+    scene = Scene()
+    first = scene.ask()
+    seal = scene.seal(first)
+    beside = scene.ask(first, basis=seal, fork=True)
+    answer = scene.answer(seal)
+    side = scene.seal(beside)
+    order = scene.held.order
+    assert [node.id for node in order.tips()] == [side.id]
+    assert {node.id for node in branch_ends(order)} == {seal.id, side.id}
+    _, further, _ = scene.turn(answer, basis=seal)
+    assert [node.id for node in branch_ends(order)] == [side.id, further.id]
+    end = order.branch_end(order.nodes[seal.id])
+    assert end is order.nodes[further.id]
