@@ -222,10 +222,7 @@ class Order:
     def tips(self) -> list[SealNode]:
         """Return the leaves of the tree, the branch with the latest activity last."""
         if self._tips is None:
-            entries = self.log.entries
-            self._tips = sorted(
-                self._leaves.values(), key=lambda n: entries[n.generation or n.id].order_key
-            )
+            self._tips = _by_activity(self.log, self._leaves.values())
         return list(self._tips)
 
     def children(self, node: SealNode | None) -> Sequence[SealNode]:
@@ -274,9 +271,14 @@ def branch_ends(order: Order) -> list[SealNode]:
 
     These are the leaves, and those whose children are branches beside their answers.
     """
-    entries = order.log.entries
-    found = [node for node in order.nodes.values() if not _going_on(order, node)]
-    return sorted(found, key=lambda n: entries[n.generation or n.id].order_key)
+    found = (node for node in order.nodes.values() if not _going_on(order, node))
+    return _by_activity(order.log, found)
+
+
+def _by_activity(log: Log, nodes: Iterable[SealNode]) -> list[SealNode]:
+    """Return seals by the time of their answers, or of their own."""
+    entries = log.entries
+    return sorted(nodes, key=lambda n: entries[n.generation or n.id].order_key)
 
 
 def _going_on(order: Order, node: SealNode | None) -> Sequence[SealNode]:
