@@ -54,6 +54,7 @@ def place_on_branch(held: Conversation, request: EntryId) -> Place:
 def place_at(held: Conversation, entry_id: EntryId) -> Place:
     """Return the place right behind one entry: a fork, even if other entries follow it.
 
+    Behind one that a seal lists it also follows the answer that this seal begins with.
     Raises ArgumentInvalid for an entry that none can follow.
     """
     entry = held.log.entries[entry_id]
