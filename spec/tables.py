@@ -93,7 +93,7 @@ BODIES = {
     "heads, ascending",
     Kind.GENERATION: "07; at most 256 parts; `logprobs` for no token or for each, with as many "
     "`top_ids` as `top_logprobs`",
-    Kind.CANCEL: "its parent is the request",
+    Kind.CANCEL: "its parent is the request, or a MESSAGE to withdraw (03 §3)",
     Kind.CHECKPOINT: "an archive (08 §9) of 1 to 2^24 tokens and 1 to 2^30 bytes; its parent is "
     "the GENERATION",
     Kind.DOCUMENT: "one Yjs update (06)",

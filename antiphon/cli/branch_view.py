@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from antiphon.cli.names import YOU, Names
 from antiphon.cli.output import harmless
 from antiphon.cli.rows import entries_at, words_of
+from antiphon.cli.undone import is_taken_back
 from replica.conversation import Conversation, Place, awaited, calls_ahead, queued_place
 from replica.ids import EntryId, PublicKey
 from replica.log import Entry, Message
@@ -49,12 +50,13 @@ def view_of(
     """Return the branch that ends at `place`.
 
     `ending` are cancelled requests whose answers are still shown, until their ends arrive,
-    unless the branch does not hold them, as after `/undo`; `given_up` are requests whose
+    unless the branch does not hold them, or they were taken back; `given_up` are requests whose
     answers are not waited for.
     """
     entries = entries_at(held, place)
     ids = [entry.id for entry in entries]
     still = [i for i in ending if i in ids and held.order.generation_of(i) is None]
+    still = [i for i in still if not is_taken_back(held, i)]
     waiting = list(dict.fromkeys([*still, *awaited(held, place)]))
     waiting = [i for i in waiting if i not in given_up]
     # A host answers the first one; a sealed one is being answered.

@@ -8,7 +8,7 @@ from antiphon.cli.rows import counted
 from antiphon.cli.session import Session
 from replica.conversation import Conversation, Place, awaited, removal_of
 from replica.ids import EntryId, short
-from replica.io import Replica, turns
+from replica.io import Replica, cancels
 from replica.refusals import NotAllowed
 
 
@@ -55,7 +55,7 @@ async def cancel_awaited(replica: Replica, held: Conversation, place: Place) -> 
                 f"only its author {short(author)} or an owner may cancel {short(request)}"
             )
     for request in waiting:
-        await turns.cancel(replica, held.id, request)
+        await cancels.cancel(replica, held.id, request)
     return waiting
 
 

@@ -21,6 +21,7 @@ from antiphon.cli.pace import Rate, bar
 from antiphon.cli.rows import SIDE_LEAF, TALK, end_lines, is_side_leaf, words_of, wrapped
 from antiphon.cli.screen import not_taken_words
 from antiphon.cli.session import away_words
+from antiphon.cli.undone import is_undone
 from replica.conversation import Conversation
 from replica.errors import AntiphonError
 from replica.ids import EntryId
@@ -100,7 +101,8 @@ class ChatScreen:
             case None if entry.header.kind in TALK:
                 self.note(f"({self._chat.names.of(entry.header.author)}: a body that is not here)")
             case Request() if entry.header.conflict == Conflict.QUEUE:
-                if held.order.is_cancelled(entry.id) and entry.id not in held.order.seal_of:
+                is_ended = held.order.is_cancelled(entry.id) and entry.id not in held.order.seal_of
+                if is_ended and not is_undone(held, entry):
                     self.note("cancelled; no answer came")
             case _:
                 pass

@@ -16,7 +16,7 @@ from antiphon.cli.turn import check_text, continuable, may_write, options_for, w
 from replica.conversation import Conversation, KeyRemoved, Place, removal_of
 from replica.errors import AntiphonError
 from replica.ids import ConversationId, EntryId, short
-from replica.io import Replica, RequestOptions, begin, documents, turns
+from replica.io import Replica, RequestOptions, begin, cancels, documents, turns
 from replica.log import Conflict, Entry, Generation, reach
 
 CONTINUE_STEP = "/continue goes on"
@@ -173,7 +173,7 @@ class ChatSession:
     async def cancel(self, request: EntryId) -> None:
         """Cancel a request. Raises what `check_sent` raises."""
         self.check_sent()
-        await turns.cancel(self.replica, self.held.id, request)
+        await cancels.cancel(self.replica, self.held.id, request)
 
     async def greet(self, *, online: bool) -> None:
         """Show which conversation this is, and its problems."""

@@ -28,6 +28,7 @@ from antiphon.cli.line_editor import (
     Typed,
 )
 from antiphon.cli.other_branches import OtherBranches
+from antiphon.cli.printed import Printed, taken_back_words
 from antiphon.cli.rows import TALK, entries_at
 from replica.conversation import Conversation, Place
 from replica.errors import AntiphonError
@@ -62,7 +63,7 @@ class TerminalChat:
         self._code: int | None = None
         self._view = NO_BRANCH
         self._is_stale = True
-        self._printed: set[EntryId] = set()
+        self._printed = Printed(chat.held)
         self._answer: turns.AnswerWatch | None = None
         self._answered: EntryId | None = None
         self._cancelled: dict[EntryId, float] = {}
@@ -87,7 +88,8 @@ class TerminalChat:
             self._given_up.update(self._view.waiting)
             await self._look()
         shown = [entry for entry in self._view.shown if entry.header.kind in TALK]
-        self._printed.update(entry.id for entry in self._view.shown)
+        for entry in self._view.shown:
+            self._printed.add(entry.id)
         for entry in shown[-self._chat.recent_max :]:
             await self._screen.print_entry(entry, is_new=False)
         stop = self._chat.replica.listen(self._receive)
@@ -256,6 +258,9 @@ class TerminalChat:
             if entry.id not in self._printed:
                 self._printed.add(entry.id)
                 await self._screen.print_entry(entry, is_new=True)
+        for entry in self._printed.withdrawn() if is_new else ():
+            if entry.id not in self._chat.undone:
+                self._screen.note(taken_back_words(self._chat.held, entry, self._chat.names))
         running = self._view.running
         if running != self._answered:
             self._stop_watch()

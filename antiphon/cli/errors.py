@@ -112,7 +112,7 @@ class NothingYet(RequestRefused):
 
 
 class UndoForbidden(RequestRefused):
-    """Only its author takes back a question that waits for its answer."""
+    """Only its author takes back what no answer has read, and only what no question follows."""
 
     reason = "UNDO_FORBIDDEN"
     next_step = "Undo it once it is answered, or let the next message follow an entry: `/fork`."

@@ -14,6 +14,7 @@ from antiphon.cli.forks import say_forks
 from antiphon.cli.graph import draw
 from antiphon.cli.names import Names
 from antiphon.cli.output import brief
+from antiphon.cli.printed import Printed
 from antiphon.cli.rows import (
     Row,
     counted,
@@ -29,7 +30,7 @@ from replica.conversation import Conversation, EntryStore, KeyRemoved, Place
 from replica.ids import ConversationId, EntryId, short
 from replica.io import KeyFileGone
 from replica.log import Entry, reach
-from replica.order import branch_ends
+from replica.order import branch_ends, is_withdrawn
 
 NARROW_CELLS = 60
 WHO_CELLS, WHO_CELLS_MAX = 8, 17
@@ -75,9 +76,10 @@ def register(app: typer.Typer) -> None:
                 if not everything:
                     _say_branches(session, held)
             say_forks(session, held)
+            told = {i for i in held.log.entries if is_withdrawn(held.order, i)}
         if go_on:
             # Without the lock of the store, so that a chat can run at the same time.
-            await _follow(session, held.id, seen | held.log.entries.keys(), names)
+            await _follow(session, held.id, seen | held.log.entries.keys(), told, names)
 
 
 @asynccontextmanager
@@ -121,15 +123,32 @@ def _behind(held: Conversation, cursor: list[EntryId]) -> set[EntryId]:
 
 
 async def _follow(
-    session: Session, conversation: ConversationId, seen: set[EntryId], names: Names
+    session: Session,
+    conversation: ConversationId,
+    seen: set[EntryId],
+    told: set[EntryId],
+    names: Names,
 ) -> None:
-    """Print new entries as they arrive, until interrupted."""
+    """Print new entries as they arrive, until interrupted.
+
+    `told` are those of `seen` that were known to be withdrawn.
+    """
     session.out.note(Text(f"following {short(conversation)}; Ctrl-C ends", style="dim"))
     async with session.reading() as store:
         held = await load_from(store, conversation)
+        printed = Printed(held)
         _print(session, held, [e for e in held.log.entries.values() if e.id not in seen], names)
+        for entry_id in held.log.entries.keys() - told:
+            if entry_id in seen or not is_withdrawn(held.order, entry_id):
+                printed.add(entry_id)
+        if not session.out.as_json:
+            _print(session, held, printed.withdrawn(), names)
         async for entry in follow(session, store, held):
             _print(session, held, [entry], names)
+            if not session.out.as_json:  # again, with the note
+                _print(session, held, printed.withdrawn(), names)
+            if not is_withdrawn(held.order, entry.id):
+                printed.add(entry.id)
 
 
 def _print(session: Session, held: Conversation, entries: Iterable[Entry], names: Names) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 from rich.cells import cell_len, chop_cells
 
 from antiphon.cli.names import NOBODY, Names
-from antiphon.cli.undone import TAKEN_BACK, is_of_undo_alone, is_taken_back
+from antiphon.cli.undone import TAKEN_BACK, is_undone
 from replica.conversation import Conversation, Place, goes_behind, unlisted_before
 from replica.ids import EntryId
 from replica.log import (
@@ -42,7 +42,7 @@ from replica.log import (
     Usage,
     is_known,
 )
-from replica.order import SealNode
+from replica.order import SealNode, is_withdrawn
 
 TALK = frozenset({Kind.MESSAGE, Kind.TOOLS, Kind.GENERATION})
 """The kinds that people read; requests, seals and changes of the membership stand between them."""
@@ -91,12 +91,10 @@ def _row_of(held: Conversation, entry: Entry, names: Names, *, is_verbose: bool)
         case Message(speaker, parts):
             return Row(digits, _speaker(speaker, entry, names), words_of(parts), _void(held, entry))
         case Generation():
-            is_undone = is_taken_back(held, entry.header.parents[0])
-            note = TAKEN_BACK if is_undone else generation_note(body, is_verbose=is_verbose)
+            note = generation_note(body, is_verbose=is_verbose)
             return Row(digits, "model", words_of(body.parts), note)
         case Request():
             note = "cancelled" if held.order.is_cancelled(entry.id) else "not answered"
-            note = TAKEN_BACK if is_taken_back(held, entry.id) else note
             return Row(digits, "request", f"host {names.of(body.host)}", note)
         case Seal():
             reason = held.order.void.get(entry.id)
@@ -158,11 +156,13 @@ def _role(speaker: int) -> str:
 
 
 def _void(held: Conversation, entry: Entry) -> str:
-    """Return why a message is void; of any other, the program that says it wrote it."""
+    """Return why no answer reads a message; of any other, the program that says it wrote it."""
     if not held.log.membership.is_visible(entry):
         if entry.id in held.order.listed_by:
             return "its author may not write this by now; the model has read it"
         return "void: its author may not write this"
+    if is_withdrawn(held.order, entry.id):
+        return TAKEN_BACK
     body = held.log.body(entry.id)
     return f"from {body.label}" if isinstance(body, Message) and body.label else ""
 
@@ -304,10 +304,14 @@ def _context_with_side_leaves(held: Conversation, tip: SealNode) -> list[Entry]:
 
 
 def is_listed(held: Conversation, entry: Entry) -> bool:
-    """Say whether people are shown an entry: words, or a request that is without an answer."""
+    """Say whether people are shown an entry: words, or a request that is without an answer.
+
+    The requests of a message that was taken back, and their ends, are left out.
+    """
     is_request = entry.header.kind == Kind.REQUEST
     is_open = is_request and held.order.generation_of(entry.id) is None
-    return (is_open or entry.header.kind in TALK) and not is_of_undo_alone(held, entry)
+    is_shown = is_open or entry.header.kind in TALK
+    return is_shown and (entry.header.kind == Kind.MESSAGE or not is_undone(held, entry))
 
 
 # --- JSON ---------------------------------------------------------------------

@@ -16,9 +16,10 @@ LISTED_KINDS = {Kind.MESSAGE, Kind.TOOLS, Kind.REQUEST, Kind.GENERATION}
 
 @dataclass
 class NaiveOrder:
-    """Per valid seal its chain of seals; per request its answer."""
+    """Per valid seal its chain of seals, and what it withdraws; per request its answer."""
 
     chains: dict[EntryId, list[EntryId]] = field(default_factory=dict)
+    withdrawn: dict[EntryId, set[EntryId]] = field(default_factory=dict)
     void: set[EntryId] = field(default_factory=set)
     answers: dict[EntryId, EntryId] = field(default_factory=dict)
 
@@ -36,6 +37,10 @@ def naive_order(log: Log) -> NaiveOrder:
         if _counts(log, result, entry, seal) and seal.request not in sealed:
             before = result.chains.get(seal.prev_seal, []) if seal.prev_seal else []
             result.chains[entry.id] = [*before, entry.id]
+            state = naive_membership_at(log, seal.membership_heads)
+            result.withdrawn[entry.id] = _withdrawn(
+                log, _closure(log, seal.request, passed(log, result, before)), state
+            )
             sealed[seal.request] = entry.id
         else:
             result.void.add(entry.id)
@@ -70,6 +75,11 @@ def _seal(log: Log, entry_id: EntryId) -> Seal:
 
 def _context(log: Log, chain: list[EntryId]) -> list[EntryId]:
     return [listed for seal in chain for listed in _seal(log, seal).entries]
+
+
+def passed(log: Log, result: NaiveOrder, chain: list[EntryId]) -> set[EntryId]:
+    """Return what the seals of a chain list and what they withdraw."""
+    return {*_context(log, chain), *(i for seal in chain for i in result.withdrawn[seal])}
 
 
 def _counts(log: Log, result: NaiveOrder, entry: Entry, seal: Seal) -> bool:
@@ -110,7 +120,8 @@ def _extends_rightly(
         return False
     first = log.entries[seal.entries[0]].header
     answered = first.kind == Kind.GENERATION and first.parents == (seal.prev_seal,)
-    return seal.prev_seal is None or answered or is_closed(log, request, chain, membership)
+    is_first = seal.prev_seal is None
+    return is_first or answered or is_closed(log, result, request, chain, membership)
 
 
 def resolved_basis(log: Log, result: NaiveOrder, request: Entry) -> EntryId | None:
@@ -121,15 +132,31 @@ def resolved_basis(log: Log, result: NaiveOrder, request: Entry) -> EntryId | No
     return basis
 
 
-def is_closed(log: Log, request: Entry, chain: list[EntryId], membership: NaiveMembership) -> bool:
+def is_closed(
+    log: Log,
+    result: NaiveOrder,
+    request: Entry,
+    chain: list[EntryId],
+    membership: NaiveMembership,
+) -> bool:
     """Say whether C of ORD-6 has a CANCEL that closes the last seal of a chain."""
     asked = log.entries[_seal(log, chain[-1]).request]
-    unlisted = _closure(log, request.id, set(_context(log, chain)))
-    for cancel in (log.entries[i] for i in unlisted):
-        names_it = cancel.header.kind == Kind.CANCEL and cancel.header.parents == (asked.id,)
+    unlisted = _closure(log, request.id, passed(log, result, chain))
+    return _is_cancelled(log, asked, unlisted, membership)
+
+
+def _withdrawn(log: Log, closure: set[EntryId], state: NaiveMembership) -> set[EntryId]:
+    messages = (log.entries[i] for i in closure if log.entries[i].header.kind == Kind.MESSAGE)
+    return {e.id for e in messages if _is_cancelled(log, e, closure, state)}
+
+
+def _is_cancelled(log: Log, named: Entry, closure: set[EntryId], state: NaiveMembership) -> bool:
+    """Say whether C of ORD-6 has a CANCEL of an entry, by its author or an owner."""
+    for cancel in (log.entries[i] for i in closure):
+        names_it = cancel.header.kind == Kind.CANCEL and cancel.header.parents == (named.id,)
         author = cancel.header.author
-        may_close = author == asked.header.author or membership.owns(author)
-        if names_it and may_close and membership.sees(cancel):
+        may_cancel = author == named.header.author or state.owns(author)
+        if names_it and may_cancel and state.sees(cancel):
             return True
     return False
 
@@ -154,10 +181,15 @@ def naive_coverage(
     membership: NaiveMembership,
 ) -> list[EntryId]:
     """Return what a seal behind a chain lists, with that answer of its end if it queues."""
-    closure = _closure(log, request.id, set(_context(log, chain)))
+    closure = _closure(log, request.id, passed(log, result, chain))
+    withdrawn = _withdrawn(log, closure, membership)
     if request.header.conflict == Conflict.QUEUE and answer is not None:
         closure.add(answer)
-    listed = [log.entries[i] for i in closure if _is_listed(log, result, i, closure, membership)]
+    listed = [
+        log.entries[i]
+        for i in closure - withdrawn
+        if _is_listed(log, result, i, closure, membership)
+    ]
     if request.id in closure and request not in listed:
         listed.append(request)
 

@@ -43,7 +43,7 @@ def naive_sealable(
     entries = naive_coverage(log, order, request, chain, answer, state)
     if end is None or (answer is not None and (not queues or answer in entries)):
         return end, entries
-    if not is_closed(log, request, chain, state):
+    if not is_closed(log, order, request, chain, state):
         return None
     return end, naive_coverage(log, order, request, chain, None, state)
 

@@ -80,12 +80,12 @@ def naive_tail(
 def naive_late(
     log: NaiveLog, order: NaiveOrder, state: NaiveMembership, tip: EntryId
 ) -> set[EntryId]:
-    """Return the messages that no sealed request reaches, of this branch and of no other."""
+    """Return the messages and withdrawals that no sealed request reaches, of this branch alone."""
     chain, behind = (
         order.chains[tip],
         _unsealed_after(log, order, naive_start(log, order, state, tip)),
     )
-    listed = {i for seal in chain for i in _seal(log, seal).entries}
+    listed = {i for seal in chain for i in (*_seal(log, seal).entries, *order.withdrawn[seal])}
     sealed = {_request_of(log, seal) for seal in order.chains}
     reached = ancestors(log, sealed)
     asked = {
@@ -100,7 +100,7 @@ def naive_late(
     return {
         i
         for i in ways - reached - followed
-        if log.entries[i].header.kind == Kind.MESSAGE
+        if (log.entries[i].header.kind == Kind.MESSAGE or _withdraws(log, log.entries[i]))
         and apart.isdisjoint(ancestors(log, [i], until=listed))
     }
 
@@ -199,8 +199,15 @@ def _unsealed_after(log: NaiveLog, order: NaiveOrder, start: EntryId) -> set[Ent
 def _stands(log: NaiveLog, state: NaiveMembership, entry: Entry) -> bool:
     header = entry.header
     roles = state.roles.get(header.author, frozenset())
-    is_kind = header.kind in LISTED_KINDS or (header.kind == Kind.JOIN and roles & TALKERS)
+    is_join = header.kind == Kind.JOIN and roles & TALKERS
+    is_kind = header.kind in LISTED_KINDS or is_join or _withdraws(log, entry)
     return bool(is_kind) and state.sees(entry) and log.body(entry.id) is not None
+
+
+def _withdraws(log: NaiveLog, entry: Entry) -> bool:
+    """Say whether an entry is a CANCEL whose only parent is a message."""
+    named = [log.entries[i].header.kind for i in entry.header.parents]
+    return entry.header.kind == Kind.CANCEL and named == [Kind.MESSAGE]
 
 
 def is_open(log: NaiveLog, order: NaiveOrder, state: NaiveMembership, entry: Entry) -> bool:

@@ -1581,7 +1581,9 @@ Global___Usage: _TypeAlias = Usage  # noqa: Y015
 
 @_typing.final
 class Cancel(_message.Message):
-    """Body of KIND_CANCEL; parent: the request."""
+    """Body of KIND_CANCEL; only parent: the request it ends, or the MESSAGE it
+    withdraws (spec/03-order, 3).
+    """
 
     DESCRIPTOR: _descriptor.Descriptor
 

@@ -130,6 +130,7 @@ from replica.conversation.shelf import MemoryShelf, Shelf
 from replica.conversation.texts import NAME_CHARACTERS_MAX, check_name, says_nothing
 from replica.conversation.token_ids import TokenIds
 from replica.conversation.unlisted import unlisted_before
+from replica.conversation.withdrawal import is_about, requests_reading, requests_to_cancel
 
 __all__ = [
     "INVITATION_SECRET_BYTES",
@@ -220,6 +221,7 @@ __all__ = [
     "has_not_called",
     "has_started",
     "hosts_awaited",
+    "is_about",
     "is_address",
     "is_answer",
     "is_last_open",
@@ -247,6 +249,8 @@ __all__ = [
     "removal_of",
     "removal_to_write",
     "repeats_call",
+    "requests_reading",
+    "requests_to_cancel",
     "require_address",
     "result_place",
     "retry_place",

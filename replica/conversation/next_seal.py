@@ -74,11 +74,11 @@ def seal_by_coverage(held: Conversation, request_id: EntryId) -> Sealable | None
     answer = parent.generation if parent is not None else None
     if parent is not None and answer is None and not closed:
         return None
-    entries = coverage(log, order.nodes, request_id, parent, answer, membership)
+    entries = coverage(log, order.nodes, request_id, parent, answer, membership).entries
     if queues and answer is not None and answer not in entries:
         if not closed:
             return None
-        entries = coverage(log, order.nodes, request_id, parent, None, membership)
+        entries = coverage(log, order.nodes, request_id, parent, None, membership).entries
     digest = context_digest(log, parent, entries)
     return Sealable(request_id, parent, entries, heads, digest)
 

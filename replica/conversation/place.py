@@ -35,7 +35,7 @@ class Place:
 def newest_place(held: Conversation) -> Place:
     """Return the end of the branch with the latest activity."""
     tips = held.order.tips()
-    return _end_of(held, tips[-1] if tips else None)
+    return end_of(held, tips[-1] if tips else None)
 
 
 def place_on_branch(held: Conversation, request: EntryId) -> Place:
@@ -46,7 +46,7 @@ def place_on_branch(held: Conversation, request: EntryId) -> Place:
     """
     seal = held.order.seal_of.get(request)
     if seal is not None:
-        return _end_of(held, held.order.branch_end(held.order.nodes[seal]))
+        return end_of(held, held.order.branch_end(held.order.nodes[seal]))
     basis = held.order.resolve_basis(held.log.entries[request])
     return Place(_ends_behind(held, request, basis), basis.id if basis is not None else None)
 
@@ -122,7 +122,8 @@ def basis_of(held: Conversation, entry: Entry) -> EntryId | None:
     return basis.id if basis is not None else None
 
 
-def _end_of(held: Conversation, tip: SealNode | None) -> Place:
+def end_of(held: Conversation, tip: SealNode | None) -> Place:
+    """Return the end of the branch of a tip."""
     return Place(frontier(held.order, tip), tip.id if tip is not None else None)
 
 

@@ -28,7 +28,7 @@ from replica.log import (
     ToolStarted,
     reach,
 )
-from replica.order import ends
+from replica.order import ends, is_withdrawn
 
 EFFECT_TAG = b"antiphon/v1/effect"
 _NOT_CALLED = "Not called: the run has made as many calls as it may make."
@@ -326,14 +326,18 @@ def _answer_of(held: Conversation, request: EntryId) -> EntryId:
 
 
 def _messages_behind(held: Conversation, answer: EntryId) -> list[Entry]:
-    """Return the messages that follow an answer up to the next turns, in (lamport, id) order."""
+    """Return the messages that follow an answer up to the next turns, in (lamport, id) order.
+
+    Those that were withdrawn are left out.
+    """
     log = held.log
 
     def is_turn(entry_id: EntryId) -> bool:
         return log.entries[entry_id].header.kind in _TURN_KINDS
 
     behind = reach(log.children(answer), log.children, is_turn)
-    messages = (e for e in map(log.entries.__getitem__, behind) if e.header.kind == Kind.MESSAGE)
+    found = (e for e in map(log.entries.__getitem__, behind) if e.header.kind == Kind.MESSAGE)
+    messages = (e for e in found if not is_withdrawn(held.order, e.id))
     return sorted(messages, key=lambda entry: entry.order_key)
 
 

@@ -4,12 +4,14 @@ from replica.conversation.conversation import Conversation
 from replica.conversation.place import Place, forks_at, goes_behind
 from replica.ids import EntryId, Track
 from replica.log import Entry, Kind, reach
+from replica.order import is_withdrawal, withdrawn
 
 
 def unlisted_before(held: Conversation, place: Place) -> list[Entry]:
     """Return the entries that an entry at a place follows, in order, without those of the chain.
 
-    The answer of the seal ahead comes first, as a seal lists it.
+    The answer of the seal ahead comes first, as a seal lists it. Messages that were withdrawn are
+    left out, with the CANCELs that do it.
     """
     log, node = held.log, goes_behind(held, place)
 
@@ -23,5 +25,6 @@ def unlisted_before(held: Conversation, place: Place) -> list[Entry]:
     if answer is not None and not forks_at(held, place):
         # What was asked before it came, and was refused or cancelled, does not follow it.
         behind.add(answer)
-    found = map(log.entries.__getitem__, behind)
+    behind -= withdrawn(log, behind, log.membership)
+    found = (e for e in map(log.entries.__getitem__, behind) if not is_withdrawal(log, e))
     return sorted(found, key=lambda e: (e.id != answer, *e.order_key))

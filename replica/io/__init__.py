@@ -1,7 +1,7 @@
 """A replica's drivers: store, hub link, calls, keys, daemons. The rest of replica/ is pure."""
 
 import replica.io.forked  # noqa: F401  # it comes before gRPC
-from replica.io import begin, documents, keys, petnames, rpc, status, turns
+from replica.io import begin, cancels, documents, keys, petnames, rpc, status, turns
 from replica.io.answer_errors import AnswerOverdue, AnswerRefused
 from replica.io.asked_host import HostMissing, choose_host
 from replica.io.blob_calls import BlobCalls
@@ -159,6 +159,7 @@ __all__ = [
     "begin",
     "bounded_server",
     "calls_allowed",
+    "cancels",
     "check_usable",
     "choose_host",
     "close_file",

@@ -42,7 +42,6 @@ from replica.link import (
 from replica.log import (
     Body,
     CallKey,
-    Cancel,
     Entry,
     FinishReason,
     Generation,
@@ -255,11 +254,6 @@ async def follow_answer(
             await watch.wait(silence_max_s)
     finally:
         watch.stop()
-
-
-async def cancel(replica: Replica, conversation: ConversationId, request_id: EntryId) -> Entry:
-    """Append a CANCEL of a request."""
-    return await replica.append(conversation, Cancel(), parents=(request_id,))
 
 
 def raise_if_refused(generation: Generation) -> None:

@@ -1,5 +1,6 @@
 """The order of one conversation: seals, branches, contexts, tails (spec/03 §3)."""
 
+from replica.order.cancels import is_withdrawal, is_withdrawn, withdrawn
 from replica.order.context import context_digest
 from replica.order.coverage import coverage, coverage_before
 from replica.order.eligible import is_open, is_tail_entry
@@ -24,8 +25,11 @@ __all__ = [
     "is_closed",
     "is_open",
     "is_tail_entry",
+    "is_withdrawal",
+    "is_withdrawn",
     "late_messages",
     "queued_behind",
     "start",
     "tail",
+    "withdrawn",
 ]

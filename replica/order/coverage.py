@@ -5,10 +5,22 @@ replica computes the same one.
 """
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 
 from replica.ids import EntryId, Lane
 from replica.log import CONTEXT_KINDS, Conflict, Entry, Kind, Log, Membership, reach
+from replica.order.cancels import withdrawn
 from replica.order.node import SealNode
+
+
+@dataclass(frozen=True, slots=True)
+class Covered:
+    """What a seal takes out of the entries that its chain has not passed yet."""
+
+    entries: tuple[EntryId, ...]
+    """The ids that it lists, in order."""
+    withdrawn: frozenset[EntryId] = frozenset()
+    """Messages that it leaves out, and every seal behind it too."""
 
 
 def coverage(
@@ -18,16 +30,18 @@ def coverage(
     parent: SealNode | None,
     answer: EntryId | None,
     membership: Membership,
-) -> tuple[EntryId, ...]:
-    """Return the ids that a seal of `request` on `parent` lists, in order.
+) -> Covered:
+    """Return what a seal of `request` on `parent` lists and leaves out.
 
     `nodes` are the seals that count. For a queued request the list has `answer`, a
     generation of `parent`, even if the request does not reach it.
     """
     closure = uncovered_closure(log, [request], parent)
+    left_out = withdrawn(log, closure, membership)
     if answer is not None and log.entries[request].header.conflict == Conflict.QUEUE:
         closure.add(answer)
-    return _listed(log, nodes, closure, parent, membership, request)
+    listed = _listed(log, nodes, closure, left_out, parent, membership, request)
+    return Covered(listed, frozenset(left_out))
 
 
 def coverage_before(
@@ -39,13 +53,15 @@ def coverage_before(
 ) -> tuple[EntryId, ...]:
     """Return what a seal on `parent` lists before its request, if that has these parents."""
     closure = uncovered_closure(log, parents, parent)
-    return _listed(log, nodes, closure, parent, membership, None)
+    left_out = withdrawn(log, closure, membership)
+    return _listed(log, nodes, closure, left_out, parent, membership, None)
 
 
 def _listed(
     log: Log,
     nodes: Mapping[EntryId, SealNode],
     closure: set[EntryId],
+    left_out: set[EntryId],
     parent: SealNode | None,
     membership: Membership,
     request: EntryId | None,
@@ -56,6 +72,7 @@ def _listed(
         entry
         for entry in map(log.entries.__getitem__, log.meter.turns(closure))
         if entry.header.kind in CONTEXT_KINDS
+        and entry.id not in left_out
         and (entry.id == request or _may_list(entry, nodes, membership, forks))
     ]
     tip = parent.id if parent is not None else None
@@ -69,9 +86,9 @@ def is_answer(entry: Entry, seal_id: EntryId | None) -> bool:
 
 
 def uncovered_closure(log: Log, starts: Iterable[EntryId], parent: SealNode | None) -> set[EntryId]:
-    """Return entries and their ancestors by parents, without those the chain lists."""
-    is_listed = parent.covers if parent is not None else None
-    return reach(starts, lambda i: log.entries[i].header.parents, is_listed, meter=log.meter)
+    """Return entries and their ancestors by parents, without those the chain lists or left out."""
+    is_passed = parent.covers if parent is not None else None
+    return reach(starts, lambda i: log.entries[i].header.parents, is_passed, meter=log.meter)
 
 
 def _forks(log: Log, closure: set[EntryId]) -> dict[Lane, int]:

@@ -12,7 +12,7 @@ from weakref import proxy
 
 from replica.ids import EntryId
 from replica.log import Entry, Kind, reach
-from replica.order.eligible import has_branch, is_tail_entry
+from replica.order.eligible import has_branch, is_late_kind, is_tail_entry
 from replica.order.node import SealNode
 
 if TYPE_CHECKING:
@@ -48,15 +48,16 @@ class LateMessages:
     def receive(self, entry: Entry) -> bool:
         """Add an entry that does not descend from the start; return False to compute anew."""
         order, kind = self._order, entry.header.kind
-        if kind in (Kind.CANCEL, Kind.GENERATION):  # a request may be apart no longer
-            return not any(p in order.requests for p in entry.header.parents)
+        is_ending = kind in (Kind.CANCEL, Kind.GENERATION)
+        if is_ending and any(p in order.requests for p in entry.header.parents):
+            return False  # a request may be apart no longer
         if entry.id not in order.unreached:
             return True
         if kind == Kind.REQUEST and self._is_apart(entry.id):
             asked = self._unreached([entry.id], self._followed.__contains__)
             self._followed |= asked
             return self.ids.isdisjoint(asked)
-        if kind == Kind.MESSAGE and self._is_late(entry.id):
+        if is_late_kind(order.log, entry) and self._is_late(entry.id):
             self.ids.add(entry.id)
         return True
 

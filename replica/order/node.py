@@ -13,7 +13,7 @@ FORKS_MAX = 64
 class Coverage:
     """The entries a chain covers, shared by the nodes of an unforked chain.
 
-    `depth_of` maps an entry to the depth of the seal that lists it. For a node at
+    `depth_of` maps an entry to the depth of the seal that lists it or leaves it out. For a node at
     depth d, entries of depth d or less are covered. A fork begins a map of its own
     over that of its base, of which it sees the part up to the fork.
     """
@@ -26,7 +26,7 @@ class Coverage:
     """Number of maps below this one."""
 
     def covers(self, entry_id: EntryId, depth: int) -> bool:
-        """Say whether a seal at `depth` or less lists the entry."""
+        """Say whether a seal at `depth` or less lists the entry or leaves it out."""
         coverage: Coverage | None = self
         while coverage is not None:
             listed = coverage.depth_of.get(entry_id)
@@ -57,6 +57,8 @@ class SealNode:
     parent: "SealNode | None"
     depth: int
     coverage: Coverage
+    withdrawn: frozenset[EntryId] = frozenset()
+    """The messages that this seal leaves out, since they were withdrawn."""
     generation: EntryId | None = None
     _jump: "SealNode | None" = field(init=False, repr=False, compare=False)
     """An ancestor by which any other is reached in O(log depth); None for the first seal."""
@@ -82,12 +84,13 @@ class SealNode:
         return at is node
 
     def covers(self, entry_id: EntryId) -> bool:
-        """Say whether the chain up to and including this seal lists `entry_id`."""
+        """Say whether the chain up to and including this seal lists `entry_id` or left it out."""
         return self.coverage.covers(entry_id, self.depth)
 
     def lists(self, entry_id: EntryId) -> bool:
         """Say whether this seal itself lists `entry_id`."""
-        return self.coverage.depth_of.get(entry_id) == self.depth
+        is_passed = self.coverage.depth_of.get(entry_id) == self.depth
+        return is_passed and entry_id not in self.withdrawn
 
     def lists_answer_of(self, parent: "SealNode") -> bool:
         """Say whether this seal lists the answer of the seal it extends."""

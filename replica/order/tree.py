@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterable, Sequence
 from replica.ids import EntryId, PublicKey
 from replica.log import Body, Conflict, Entry, Generation, Kind, Log, Membership, Request, Seal
 from replica.order.cancels import Cancels
+from replica.order.coverage import Covered
 from replica.order.forks import Forks
 from replica.order.node import SealNode
 from replica.order.open_tail import OpenTail
@@ -22,7 +23,7 @@ _AFTER_SEALED_BEFORE = (VoidReason.COVERAGE_WRONG, VoidReason.CONTEXT_DIGEST_WRO
 _DECISIVE = frozenset({Kind.SEAL, Kind.GENERATION, Kind.CANCEL})
 """Kinds of which one entry may decide whether another counts."""
 
-LastCoverage = tuple[tuple[EntryId | None, ...], Membership, tuple[EntryId, ...]]
+LastCoverage = tuple[tuple[EntryId | None, ...], Membership, Covered]
 """The request, parent and answer; the membership; the coverage under these."""
 
 
@@ -152,6 +153,7 @@ class Order:
 
     def _count(self, node: SealNode) -> None:
         coverage = node.coverage
+        coverage.depth_of |= dict.fromkeys(node.withdrawn, node.depth)
         for entry_id in self.log.meter.turns(node.seal.entries):
             coverage.depth_of[entry_id] = node.depth
             first = self.listed_by.setdefault(entry_id, node)

@@ -9,7 +9,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from replica.ids import EntryId
-from replica.log import CONTEXT_KINDS, Conflict, Entry, Kind, Log, Membership, Seal
+from replica.log import CONTEXT_KINDS, Conflict, Entry, Kind, Membership, Seal
 from replica.order.context import context_digest
 from replica.order.coverage import coverage, is_answer, uncovered_closure
 from replica.order.node import SealNode, coverage_up_to
@@ -79,34 +79,37 @@ def judge(order: "Order", entry: Entry, seal: Seal) -> SealNode:
     counts = order.seal_of.get(seal.request)
     if counts is not None and log.entries[counts].order_key < entry.order_key:
         raise SealVoid(VoidReason.SEALED_BEFORE)
-    if not _lists_coverage(order, seal, parent, answer, membership):
-        raise SealVoid(VoidReason.COVERAGE_WRONG)
+    withdrawn = _check_coverage(order, seal, parent, answer, membership)
     if seal.context_digest != context_digest(log, parent, seal.entries):
         raise SealVoid(VoidReason.CONTEXT_DIGEST_WRONG)
     depth = parent.depth + 1 if parent else 0
-    return SealNode(entry.id, seal, entry.header.author, parent, depth, coverage_up_to(parent))
+    passed = coverage_up_to(parent)
+    return SealNode(entry.id, seal, entry.header.author, parent, depth, passed, withdrawn)
 
 
-def _lists_coverage(
+def _check_coverage(
     order: "Order",
     seal: Seal,
     parent: SealNode | None,
     answer: EntryId | None,
     membership: Membership,
-) -> bool:
-    """Say whether a seal lists its coverage; that of the last question is kept.
+) -> frozenset[EntryId]:
+    """Return the messages that a seal leaves out; the coverage of the last question is kept.
 
-    The walk ends at the first entry that every such list has and this one lacks, so a
-    wrong list costs no more than a right one of its length.
+    Raises SealVoid for a seal that does not list its coverage. The walk ends at the first entry
+    that every such list has and this one lacks, so a wrong list costs no more than a right one
+    of its length.
     """
     asked = (seal.request, parent.id if parent is not None else None, answer)
     known = order.last_coverage
     if known is None or known[0] != asked or known[1] is not membership:
         if _lacks_one_for_sure(order, seal, parent, membership):
-            return False
-        listed = coverage(order.log, order.nodes, seal.request, parent, answer, membership)
-        known = order.last_coverage = (asked, membership, listed)
-    return seal.entries == known[2]
+            raise SealVoid(VoidReason.COVERAGE_WRONG)
+        covered = coverage(order.log, order.nodes, seal.request, parent, answer, membership)
+        known = order.last_coverage = (asked, membership, covered)
+    if seal.entries != known[2].entries:
+        raise SealVoid(VoidReason.COVERAGE_WRONG)
+    return known[2].withdrawn
 
 
 def _lacks_one_for_sure(
@@ -122,16 +125,18 @@ def _lacks_one_for_sure(
         closure.add(at)
         log.meter.turn()
         entry = log.entries[at]
-        lacks = at not in listed and _is_surely_listed(log, entry, membership)
+        lacks = at not in listed and _is_surely_listed(order, entry, membership)
         todo.extend(entry.header.parents)
     order.log.meter.count(len(closure))
     return lacks
 
 
-def _is_surely_listed(log: Log, entry: Entry, membership: Membership) -> bool:
+def _is_surely_listed(order: "Order", entry: Entry, membership: Membership) -> bool:
     header = entry.header
     is_context = header.kind in CONTEXT_KINDS and header.kind != Kind.GENERATION
-    return is_context and log.lane_fork(header.lane) is None and membership.is_visible(entry)
+    may_be_withdrawn = header.kind == Kind.MESSAGE and order.cancels.is_named(entry.id)
+    is_alone = order.log.lane_fork(header.lane) is None
+    return is_context and not may_be_withdrawn and is_alone and membership.is_visible(entry)
 
 
 def _check_prev(

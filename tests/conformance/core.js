@@ -81,8 +81,7 @@ class Cursor {
 
 // --- messages: the fields of log.proto ------------------------------------------------------
 
-const varint = (value) =>
-  value < 128n ? [Number(value)] : [Number(value & 127n) | 128, ...varint(value >> 7n)];
+const varint = (value) => (value < 128n ? [Number(value)] : [Number(value & 127n) | 128, ...varint(value >> 7n)]);
 const sized = (bytes) => [...varint(BigInt(bytes.length)), ...bytes];
 const SAFE = Number.MAX_SAFE_INTEGER;
 // Per type: its wire type, its default, its value from what the wire has, and the reverse.
@@ -160,8 +159,7 @@ const RAW = {
 function encode(name, fields) {
   const written = (f, value) => [...varint(BigInt(f.id * 8 + f.form.wire)), ...f.form.write(value)];
   const given = (f) => valuesOf(f, fields).filter((value) => f.mayBeEmpty || !isEmpty(value));
-  const all = Object.values(MESSAGES[name]).flatMap((f) => given(f).flatMap((value) => written(f, value)));
-  return Buffer.from(all);
+  return Buffer.from(Object.values(MESSAGES[name]).flatMap((f) => given(f).flatMap((value) => written(f, value))));
 }
 
 // --- Ed25519 (02 §4) ------------------------------------------------------------------------
@@ -188,8 +186,7 @@ function isSigned(key, signature, message) {
 }
 const privateOf = (seed) => crypto.createPrivateKey(der("pkcs8", PKCS8, seed));
 const sign = (seed, message) => hex(crypto.sign(null, message, privateOf(seed)));
-const publicOf = (seed) =>
-  crypto.createPublicKey(privateOf(seed)).export({ format: "der", type: "spki" }).subarray(12);
+const publicOf = (seed) => crypto.createPublicKey(privateOf(seed)).export({ format: "der", type: "spki" }).subarray(12);
 
 // --- headers and bodies (02 §1, §5, §6) -----------------------------------------------------
 
@@ -453,7 +450,7 @@ class Conversation {
 
 // --- seals, coverage, tails (03 §3, §4) -----------------------------------------------------
 
-const ROOT = { id: "", chain: [], context: [], digest: th("context") }; // what the first seals extend
+const ROOT = { id: "", chain: [], context: [], passed: [], digest: th("context") }; // what the first seals extend
 const isFork = (e) => e.kind === REQUEST && e.conflict === 1;
 const isAnswer = (e, node) => e.kind === GENERATION && onlyParent(e) === node.id;
 class Order extends Conversation {
@@ -489,7 +486,8 @@ class Order extends Conversation {
     const digest = entries.reduce((d, id) => sha256(d, unhex(id), unhex(this.at(id).body_digest)), prev.digest);
     need(hex(digest) === b.context_digest, "CONTEXT_DIGEST_WRONG");
     const node = { id: e.id, author: e.author, request: request.id, prev, entries, digest };
-    Object.assign(node, { chain: [...prev.chain, node], context: [...prev.context, ...entries] });
+    const passed = [...prev.passed, ...entries, ...this.withdrawn(this.unlisted(request, prev), m)];
+    Object.assign(node, { chain: [...prev.chain, node], context: [...prev.context, ...entries], passed });
     this.nodes.set(e.id, node);
     this.sealOf.set(request.id, node);
   }
@@ -497,30 +495,32 @@ class Order extends Conversation {
   replies(kind, id) { return this.children.of(id).filter((e) => e.kind === kind && onlyParent(e) === id); }
   answer(id, author) { return this.replies(GENERATION, id).find((e) => e.author === author); }
   answerOf(node) { return this.answer(node.id, node.author); }
-  answerTo(id) {
-    return this.sealOf.has(id) ? this.answerOf(this.sealOf.get(id)) : this.answer(id, this.at(id)?.control?.host);
+  answerTo(id, n = this.sealOf.get(id)) { return n ? this.answerOf(n) : this.answer(id, this.at(id)?.control?.host); }
+  closing(ended, m = this.now) { // the CANCELs of a request or message that have effect
+    const mayClose = (e) => e.author === ended.author || m.has(e.author, OWNER);
+    return this.replies(CANCEL, ended.id).filter((e) => m.sees(e) && mayClose(e));
   }
-  closing(request, m = this.now) {
-    const mayClose = (e) => e.author === request.author || m.has(e.author, OWNER);
-    return this.replies(CANCEL, request.id).filter((e) => m.sees(e) && mayClose(e));
-  }
+  isEnded(e, found, m) { return this.closing(e, m).some((c) => found.has(c.id)); } // by a CANCEL in C
+  withdrawn(found, m) { return idsOf(this.each(found).filter((e) => e.kind === MESSAGE && this.isEnded(e, found, m))); }
+  isLateKind(e) { return e.kind === MESSAGE || (e.kind === CANCEL && this.at(onlyParent(e))?.kind === MESSAGE); }
   isClosed(node, request, m) { // whether the request may go on from the node without its answer
-    return node === ROOT || this.closing(this.at(node.request), m).some((e) => this.unlisted(request, node).has(e.id));
+    return node === ROOT || this.isEnded(this.at(node.request), this.unlisted(request, node), m);
   }
   unlisted(request, prev) { // C of ORD-6 without the answer
-    const listed = new Set(prev.context);
-    return walk(without([request.id], listed), (id) => without(this.at(id).parents, listed));
+    const passed = new Set(prev.passed);
+    return walk(without([request.id], passed), (id) => without(this.at(id).parents, passed));
   }
   coverage(request, prev, answer, m) {
-    const found = this.unlisted(request, prev);
+    const found = this.unlisted(request, prev), gone = this.withdrawn(found, m);
     if (request.conflict === 0 && answer) found.add(answer.id);
     const entries = this.each(found), places = new Groups();
     for (const e of entries) places.add(positionOf(e), e);
     const forked = entries.filter((e) => places.of(positionOf(e)).length > 1);
-    const isDropped = (e) => forked.some((f) => laneOf(f) === laneOf(e) && f.seq <= e.seq);
+    const isCut = (e) => forked.some((f) => laneOf(f) === laneOf(e) && f.seq <= e.seq);
     const isContext = (e) => e.kind !== GENERATION || this.nodes.get(onlyParent(e))?.author === e.author;
-    const isKept = (e) => CONTEXT_KINDS.includes(e.kind) && m.sees(e) && !isDropped(e) && isContext(e);
-    return idsOf(entries.filter((e) => e.id === request.id || isKept(e)).sort(withFirst((e) => isAnswer(e, prev))));
+    const isKept = (e) => CONTEXT_KINDS.includes(e.kind) && m.sees(e) && !isCut(e) && isContext(e);
+    const listed = entries.filter((e) => e.id === request.id || (isKept(e) && !gone.includes(e.id)));
+    return idsOf(listed.sort(withFirst((e) => isAnswer(e, prev))));
   }
   tips() {
     const nodes = [...this.sealOf.values()], inner = new Set(nodes.map((n) => n.prev));
@@ -565,7 +565,7 @@ class Order extends Conversation {
   }
   isOpen(e) { return e.kind === REQUEST && this.now.sees(e) && !this.answerTo(e.id) && !this.closing(e).length; }
   late(tip) {
-    const listed = new Set(tip.context), behind = this.descend([this.start(tip)]);
+    const listed = new Set(tip.passed), behind = this.descend([this.start(tip)]);
     const isApart = (e) => this.sealOf.has(e.id) || (isFork(e) && this.now.sees(e)) || this.isOpen(e);
     const asked = without(without(idsOf(this.entries.filter(isApart)), listed), behind);
     const seals = [...this.sealOf.values()].filter((n) => !tip.chain.includes(n));
@@ -574,7 +574,7 @@ class Order extends Conversation {
     const roots = [this.log.conversation, ...idsOf(tip.chain), ...listed];
     const ways = this.descend(roots, (e) => this.nodes.has(e.id));
     const free = without(ways, this.reach([...this.sealOf.keys(), ...asked]));
-    return free.filter((id) => this.at(id).kind === MESSAGE && !meetsApart(id));
+    return free.filter((id) => this.isLateKind(this.at(id)) && !meetsApart(id));
   }
   tail(tip) {
     const after = this.descend([this.start(tip)]), behind = this.descend(tip ? [tip.request] : []);
@@ -583,7 +583,7 @@ class Order extends Conversation {
     const waits = new Set([...before, ...this.descend(waiting)]), late = tip ? this.late(tip) : [];
     const found = new Set([...after, ...without(behind, waits), ...late]);
     const mayJoin = (e) => e.kind === JOIN && this.now.has(e.author, ...WRITERS);
-    const isKept = (e) => (CONTEXT_KINDS.includes(e.kind) || mayJoin(e)) && this.now.sees(e);
+    const isKept = (e) => (CONTEXT_KINDS.includes(e.kind) || this.isLateKind(e) || mayJoin(e)) && this.now.sees(e);
     return this.each(found).filter((e) => isKept(e) && isReadable(e)).sort(byOrder);
   }
   frontier(tip, tail) {

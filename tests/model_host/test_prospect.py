@@ -230,7 +230,7 @@ def real_ids(held: Conversation, place: Place) -> tuple[int, ...]:
     parent, heads = order.nodes[basis.id] if basis is not None else None, log.membership_heads()
     answer = parent.generation if parent is not None else None
     listed = coverage(log, order.nodes, asked.id, parent, answer, log.roster.at(heads))
-    branch = gather_branch(held, parent, Contexts(0), listed, heads)
+    branch = gather_branch(held, parent, Contexts(0), listed.entries, heads)
     return render_branch(branch, RENDERER).context.ids
 
 

@@ -86,7 +86,11 @@ def _frontier(held: Conversation, node: SealNode | None) -> tuple[EntryId, ...]:
 def _say(person: ReplicaNode, held: Conversation, node: SealNode | None) -> EntryId:
     body = Message(Speaker.USER, (Text(f"{person.name} {person.random.random():.6f}"),))
     basis = node.id if node is not None else None
-    return person.writer.write(held.id, body, _frontier(held, node), basis=basis).id
+    message = person.writer.write(held.id, body, _frontier(held, node), basis=basis).id
+    if person.mix.cancels and person.random.random() < 0.15:
+        later = person.random.choice((0.0, 0.3, 3.0))
+        person.later(later, lambda: _cancel(person, held.id, message))
+    return message
 
 
 def _ask(
@@ -106,11 +110,12 @@ def _ask(
         person.later(later, lambda: _cancel(person, held.id, request.id))
 
 
-def _cancel(person: ReplicaNode, conversation: ConversationId, request: EntryId) -> None:
+def _cancel(person: ReplicaNode, conversation: ConversationId, ended: EntryId) -> None:
+    """Cancel a request, or withdraw a message."""
     held = person.shelf.get(conversation)
-    is_here = held is not None and request in held.log.entries
+    is_here = held is not None and ended in held.log.entries
     if held is not None and is_here and not held.is_blocked:
-        person.writer.write(conversation, Cancel(), (request,))
+        person.writer.write(conversation, Cancel(), (ended,))
 
 
 def _regenerate(person: ReplicaNode, held: Conversation, host: PublicKey) -> None:

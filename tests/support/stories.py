@@ -214,7 +214,7 @@ class Story:
                         node,
                         closest,
                         membership,
-                    )
+                    ).entries
                     or entries
                 )
             self._seal(author, seal_of(self.held, request.id, entries, prev_seal))

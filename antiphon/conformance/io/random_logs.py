@@ -191,10 +191,12 @@ class RandomLog:
         self._write(host, body, [asked], basis=asked)
 
     def _cancel(self) -> None:
-        requests = self._of(Kind.REQUEST)
-        if requests:
+        """Cancel a request, or withdraw a message, also where the author may not."""
+        kind = self.random.choice([Kind.REQUEST, Kind.MESSAGE])
+        found = self._of(kind)
+        if found:
             author = self.random.choice(self.everyone)
-            self._write(author, Cancel(), [self.random.choice(requests[-3:])])
+            self._write(author, Cancel(), [self.random.choice(found[-3:])])
 
     def _forge(self) -> None:
         """Write a seal or an answer that mostly does not count."""

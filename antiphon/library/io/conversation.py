@@ -29,7 +29,7 @@ from replica.conversation import (
     result_place,
 )
 from replica.ids import EntryId, short
-from replica.io import documents, turns
+from replica.io import cancels, documents, turns
 from replica.log import (
     Message,
     Part,
@@ -122,23 +122,30 @@ class Conversation(Members):
             raise BranchUnbegun(f"nothing was asked behind {short(self._cursor.at)} here")
         return (await turns.say(self.replica, self.id, parts_of(content), place)).id
 
-    async def cancel(self, request: EntryId | None = None) -> None:
-        """End the answer of a request, by default of the last turn here.
+    async def cancel(self, entry: EntryId | None = None) -> None:
+        """End the answer of a request, by default of the last turn here, or withdraw a message.
+
+        A message is withdrawn with one's open requests about it, and no later answer reads it.
+        Raises ArgumentInvalid for one that an answer has read, or is to read with the request of
+        another, and NotAllowed for one of another member, unless one owns the conversation.
 
         >>> answer = await trip.ask("Capital of France?")
         >>> await trip.cancel(answer.request)  # too late: nothing changes
         >>> len(await trip.history())
         2
         """
-        if request is None:
-            request = self._cursor.request
-        if request is None:
+        if entry is None:
+            entry = self._cursor.request
+        if entry is None:
             raise ArgumentInvalid("no turn was begun here: name the request")
-        check_id(request, "the request")
-        if request not in (await self._held()).order.requests:
-            raise ArgumentInvalid(f"{short(request)} is no request of this conversation")
+        check_id(entry, "the request")
+        held = await self._held()
+        is_request = entry in held.order.requests
+        if not is_request and entry not in held.log.entries:
+            raise ArgumentInvalid(f"{short(entry)} is no request or message of this conversation")
         await self.check_taken()
-        await turns.cancel(self.replica, self.id, request)
+        end = cancels.cancel if is_request else cancels.withdraw
+        await end(self.replica, self.id, entry)
 
     # --- branches -----------------------------------------------------------------------
 

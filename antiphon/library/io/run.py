@@ -46,7 +46,7 @@ from replica.conversation import (
     Conversation as Held,
 )
 from replica.ids import EntryId, tagged_sha256
-from replica.io import turns
+from replica.io import cancels, turns
 from replica.log import (
     Body,
     FinishReason,
@@ -207,7 +207,7 @@ class Run:
                 async for event in self._follow(request, feed):
                     yield event
             case AskAnew(request, place):
-                await turns.cancel(self._replica, held.id, request)
+                await cancels.cancel(self._replica, held.id, request)
                 await self._ask(held, place, self._run.attempt)
             case Perform(_, calls):
                 one = await next_call(self._at, held, self._run, calls, self._given.calls_max)

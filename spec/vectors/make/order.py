@@ -1,6 +1,16 @@
 """order.json: which seals count, what the context is, what waits (spec/03-order §3, §4)."""
 
-from spec.vectors.make import bodies, cancels, faults, late, queued, readings, seals, turns
+from spec.vectors.make import (
+    bodies,
+    cancels,
+    faults,
+    late,
+    queued,
+    readings,
+    seals,
+    turns,
+    withdrawn,
+)
 from spec.vectors.make.build import FORK, MESSAGE
 from spec.vectors.make.history import ADA, BOB, EVE, IDA, History, next_seal, tail
 
@@ -291,7 +301,7 @@ def build() -> dict[str, object]:
         readings.sealed_elsewhere, readings.follows_both, readings.follows_both_alone,
         readings.nothing_yet, readings.joins, readings.labels, readings.request_behind_fork,
         readings.late_answer, readings.earliest_seal, *turns.CASES, *late.CASES, *faults.CASES,
-        *queued.CASES,
+        *queued.CASES, *withdrawn.CASES,
         *bodies.CASES,
     )  # fmt: skip
     return {

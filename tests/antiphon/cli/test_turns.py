@@ -15,7 +15,7 @@ from replica.conversation.place import Place, newest_place, place_at, place_on_b
 from replica.core import pauses
 from replica.errors import AntiphonError
 from replica.ids import ConversationId, EntryId, PublicKey
-from replica.io import HostMissing, choose_host, turns
+from replica.io import HostMissing, cancels, choose_host, turns
 from replica.io.answer_errors import AnswerNotBegun, AnswerOverdue
 from replica.io.replica import Replica
 from replica.io.rpc import now_ms
@@ -165,7 +165,7 @@ async def test_a_cancelled_answer_keeps_the_shown_text(scene: Scene) -> None:
     asking = asyncio.create_task(scene.ask("one two three"))
     await scene.reached.wait()
     (request,) = scene.replica.shelf[scene.conversation].order.requests
-    await turns.cancel(scene.replica, scene.conversation, request)
+    await cancels.cancel(scene.replica, scene.conversation, request)
     order = scene.host.replica.shelf[scene.conversation].order
     await scene.host.replica.wait_for(lambda: order.is_cancelled(request), 10.0)
     scene.gate.set()

@@ -46,7 +46,7 @@ def test_undo_of_a_question_that_waits_leaves_the_answer_ahead_of_it(
 def test_a_question_that_waited_is_shown_as_taken_back_once(
     world: World, members: tuple[Terminal, Terminal], slow: HeldUp
 ) -> None:
-    """Two cancelled requests were shown, and two turns were counted for them."""
+    """Its cancelled requests were shown, and turns were counted for them."""
     ada, bob = members
     with answering(world, ada) as terminal, at(world, bob, "log", "-f") as followed:
         terminal.type("oops\r")
@@ -64,12 +64,12 @@ def test_a_question_that_waited_is_shown_as_taken_back_once(
     ada.ok("status")
     everything = ada.ok("log", "--all")
     assert sorted(line[20:] for line in everything.splitlines()) == [
-        "", "You said: one two three", "one two three", "oops", TAKEN_BACK
+        "You said: one two three", "one two three", "oops", TAKEN_BACK
     ]  # fmt: skip
     assert ada.ok("log", "--graph").count(TAKEN_BACK) == 1
     for shown in (everything, ada.ok("log", "--graph"), bob.run("chat", typed="/log\n").output):
         assert "cancelled" not in shown
-    assert [one["turns"] for one in ada.records("list")] == [2]
+    assert [one["turns"] for one in ada.records("list")] == [1]
 
 
 def test_undo_of_a_question_under_way_cancels_its_answer(
@@ -133,7 +133,7 @@ def test_undo_of_another_members_question_that_waits_is_refused(
     ]  # fmt: skip
 
 
-def test_others_read_once_that_an_undone_question_has_no_answer(
+def test_others_see_an_undone_question_no_longer_among_those_that_wait(
     world: World, members: tuple[Terminal, Terminal], slow: HeldUp
 ) -> None:
     ada, bob = members
@@ -147,12 +147,34 @@ def test_others_read_once_that_an_undone_question_has_no_answer(
         other.expect_screen("undone: oops")
         slow.wait_for_cancel()
         slow.evict()
-        terminal.expect_screen("bob: oops\ncancelled; no answer came\n>")
+        terminal.expect_screen("5 tokens")
         terminal.type("and on\r")
         terminal.expect_screen("> and on\nYou said: and on\n4 tokens")
-        assert terminal.screen.text.count("cancelled") == 1
-        assert "0 tokens" not in terminal.screen.text
+        for word in ("oops", "cancelled", "0 tokens"):
+            assert word not in terminal.screen.text
         assert [one.leave(CTRL_D) for one in (terminal, other)] == [0, 0]
+
+
+def test_others_are_told_that_a_question_which_they_read_was_taken_back(
+    world: World, members: tuple[Terminal, Terminal]
+) -> None:
+    ada, bob = members
+    world.stop_host()
+    with (
+        chat(world, ada) as terminal,
+        chat(world, bob) as other,
+        at(world, ada, "log", "-f") as log,
+    ):
+        other.type("oops\r")
+        terminal.expect_screen("bob: oops\n")
+        log.expect_screen("oops\n")
+        other.type("/undo\r")
+        other.expect_screen("undone: oops\nit stays in the log, and no answer reads it")
+        terminal.expect_screen("bob took back: oops\n>")
+        log.expect_screen(TAKEN_BACK)
+        assert "took back" not in other.screen.text
+        assert [one.leave(CTRL_D) for one in (terminal, other)] == [0, 0]
+        log.leave(CTRL_C)
 
 
 def contexts_of(world: World, reply: Reply) -> list[list[str]]:
@@ -214,18 +236,16 @@ def test_a_command_about_what_is_not_there_yet_or_with_words_behind_it_is_not_ru
     me.ok("chat", typed="/log\n/quit\n")
 
 
-def test_undo_of_another_members_message_without_a_request_says_what_becomes_of_it(
+def test_undo_of_another_members_message_without_a_request_is_refused(
     world: World, members: tuple[Terminal, Terminal]
 ) -> None:
     ada, bob = members
     ada.ok("send", "hello")
     bob.ok("send", "--no-request", "a note")
     ada.ok("status")
-    shown = ada.run("chat", typed="/undo\nfirst\nsecond\n")
-    assert (
-        "undone: a note\nnobody asked about it, so the context after the next answer has it"
-        in shown.stderr
-    )
+    shown = ada.run("chat", typed="/undo\nfirst\n")
+    assert "the last message is one of bob, and no answer has read it yet" in shown.stderr
+    assert "UNDO_FORBIDDEN" in shown.stderr
     assert "a note" in ada.ok("log")
 
 

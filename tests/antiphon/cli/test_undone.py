@@ -12,7 +12,7 @@ from antiphon.cli.overview import title_of
 from antiphon.cli.rows import is_listed, row_of
 from antiphon.cli.session import Choices
 from antiphon.cli.turn import again_place, continued_place
-from antiphon.cli.undone import TAKEN_BACK, is_of_undo_alone, is_taken_back, is_undone
+from antiphon.cli.undone import TAKEN_BACK, is_taken_back, is_undone
 from replica.conversation.place import newest_place
 from replica.log.body import Cancel, FinishReason, Generation, Text
 from replica.log.entry import Conflict, Entry
@@ -26,12 +26,11 @@ def queued(turns: Turns) -> Entry:
     return turns.ask(turns.owner, turns.say(turns.owner, "Oops.", first))
 
 
-def take_back(turns: Turns, request: Entry, basis: Entry | None = None) -> Entry:
-    """Write what `/undo` writes; return the request that keeps the question apart."""
-    cancel = turns.add(turns.owner, Cancel(), request)
-    apart = turns.ask(turns.owner, cancel, conflict=Conflict.FORK, basis=basis)
-    turns.add(turns.owner, Cancel(), apart)
-    return apart
+def take_back(turns: Turns, request: Entry) -> Entry:
+    """Write what `/undo` writes; return the CANCEL of the message."""
+    turns.add(turns.owner, Cancel(), request)
+    (message,) = request.header.parents
+    return turns.add(turns.owner, Cancel(), message)
 
 
 def end(turns: Turns, request: Entry, reason: FinishReason = FinishReason.CANCELLED) -> Entry:
@@ -49,25 +48,21 @@ def shown(turns: Turns) -> list[str]:
 def test_a_question_is_taken_back_once_before_and_after_the_host_knows() -> None:
     turns = Turns()
     request = queued(turns)
-    apart = take_back(turns, request)
-    assert shown(turns)[-1] == TAKEN_BACK
-    assert (shown(turns).count(TAKEN_BACK), shown(turns).count("cancelled")) == (1, 0)
-    ends = [end(turns, request), end(turns, apart)]
-    assert (shown(turns).count(TAKEN_BACK), shown(turns).count("cancelled")) == (1, 0)
-    assert [is_of_undo_alone(turns.held, one) for one in ends] == [False, True]
-    drawn = [line.row.note for line in draw(turns.held, NOBODY) if line.row is not None]
-    assert (drawn.count(TAKEN_BACK), drawn.count("cancelled")) == (1, 0)
+    take_back(turns, request)
+    for _ in range(2):
+        assert (shown(turns).count(TAKEN_BACK), shown(turns).count("cancelled")) == (1, 0)
+        drawn = [line.row.note for line in draw(turns.held, NOBODY) if line.row is not None]
+        assert (drawn.count(TAKEN_BACK), drawn.count("cancelled")) == (1, 0)
+        end(turns, request)
 
 
 def test_a_refused_question_that_is_taken_back_is_shown_as_refused() -> None:
     turns = Turns()
     request = queued(turns)
     end(turns, request, FinishReason.REFUSED)
-    apart = turns.ask(turns.owner, request, conflict=Conflict.FORK)
-    turns.add(turns.owner, Cancel(), apart)
-    end(turns, apart)
+    turns.add(turns.owner, Cancel(), *request.header.parents)
+    assert shown(turns)[-2] == TAKEN_BACK
     assert shown(turns)[-1].startswith("refused")
-    assert TAKEN_BACK not in shown(turns)
 
 
 def test_what_was_cancelled_is_shown_as_such_and_what_was_asked_as_asked() -> None:
@@ -76,18 +71,8 @@ def test_what_was_cancelled_is_shown_as_such_and_what_was_asked_as_asked() -> No
     turns.add(turns.owner, Cancel(), request)
     assert not is_taken_back(turns.held, request.id)
     assert shown(turns)[-1] == "cancelled"
-    asked = turns.ask(turns.owner, request, conflict=Conflict.FORK)
-    assert not is_of_undo_alone(turns.held, asked)
+    turns.ask(turns.owner, request, conflict=Conflict.FORK)
     assert shown(turns)[-2:] == ["cancelled", "not answered"]
-
-
-def test_another_members_request_behind_a_cancelled_one_is_shown() -> None:
-    turns = Turns()
-    request = queued(turns)
-    cancel = turns.add(turns.owner, Cancel(), request)
-    theirs = turns.ask(turns.writer, cancel, conflict=Conflict.FORK)
-    turns.add(turns.writer, Cancel(), theirs)
-    assert shown(turns)[-2:] == ["cancelled", "cancelled"]
 
 
 def answered(turns: Turns, text: str = "Hello.") -> Entry:
@@ -97,9 +82,8 @@ def answered(turns: Turns, text: str = "Hello.") -> Entry:
     answer = turns.answer(turns.ask(turns.owner, said), Text(text), reason=reason)
     seal = turns.entry(answer.header.parents[0])
     request = turns.ask(turns.owner, turns.say(turns.owner, "Oops.", answer), basis=seal)
-    apart = take_back(turns, request, seal)
+    take_back(turns, request)
     end(turns, request)
-    end(turns, apart)
     return seal
 
 
@@ -111,7 +95,7 @@ def test_all_of_a_question_that_was_taken_back_is_passed_over() -> None:
     request = turns.ask(turns.owner, turns.say(turns.owner, "Oops.", said))
     take_back(turns, request)
     written = set(held.log.entries.values()) - before
-    assert len(written) == 5
+    assert len(written) == 4
     assert not any(is_undone(held, entry) for entry in before)
     assert all(is_undone(held, entry) for entry in written)
 
@@ -125,10 +109,12 @@ def test_what_another_member_asked_about_or_a_seal_lists_is_not_passed_over() ->
     assert is_undone(held, said)
     turns.answer(turns.ask(turns.writer, said))
     assert not is_undone(held, said)
-    assert is_undone(held, request)
+    assert not is_undone(held, request)
     theirs = turns.say(turns.writer, "Mine.", turns.genesis)
-    take_back(turns, turns.ask(turns.owner, theirs))
+    asked = turns.ask(turns.owner, theirs)
+    turns.add(turns.owner, Cancel(), asked)
     assert not is_undone(held, theirs)
+    assert not is_undone(held, asked)
 
 
 def test_a_branch_is_named_by_what_was_said_last_on_it() -> None:

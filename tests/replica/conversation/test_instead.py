@@ -1,6 +1,7 @@
 """The place of a message in place of another (DECISIONS D499)."""
 
 from replica.conversation.instead import place_instead_of
+from replica.conversation.next_seal import seal_by_coverage, sealable
 from replica.conversation.place import Place, newest_place
 from replica.log.body import Cancel
 from replica.log.entry import Conflict, Entry
@@ -25,44 +26,6 @@ def test_in_place_of_an_answered_question_it_follows_the_answer_before() -> None
     assert place == Place((turn.answer.id,), turn.seal.id, Conflict.FORK)
 
 
-def test_in_place_of_a_queued_question_it_follows_the_answer_that_came_meanwhile() -> None:
-    turn = Turn()
-    second = turn.request(turn.say("second", turn.answer), basis=turn.seal)
-    message, request = asked(turn, "oops", second, basis=turn.seal)
-    waiting = place_instead_of(turn.held, message.id)
-    assert waiting == Place((second.id,), turn.seal.id, Conflict.QUEUE)
-    entries = turn.held.log.entries
-    listed = [turn.answer, *(entries[i] for i in second.header.parents), second]
-    seal = turn.sealed(second, listed, turn.seal)
-    assert place_instead_of(turn.held, message.id).conflict is Conflict.QUEUE
-    came = turn.admit(turn.hal.write(turn.held.id, answer(), parents=[seal], basis=seal))
-    behind = Place((came.id,), seal.id, Conflict.FORK)
-    assert place_instead_of(turn.held, message.id) == behind
-    turn.sealed(request, [came, message, request], seal)
-    assert place_instead_of(turn.held, message.id) == behind
-
-
-def test_a_message_with_a_cancelled_fork_behind_it_is_in_no_later_context() -> None:
-    turn = Turn()
-    message, request = asked(turn, "oops", turn.answer, basis=turn.seal)
-    turn.admit(turn.ada.write(turn.held.id, Cancel(), parents=[request]))
-    place = place_instead_of(turn.held, message.id)
-    right, again = asked(turn, "right", turn.answer, basis=turn.seal)
-    seal = turn.sealed(again, [turn.answer, right, again], turn.seal)
-    assert place == Place((turn.answer.id,), turn.seal.id, Conflict.FORK)
-    turn.admit(turn.hal.write(turn.held.id, answer(), parents=[seal], basis=seal))
-    assert message.id in newest_place(turn.held).parents  # it is late
-    body = turn.held.log.body(request.id)
-    assert body is not None
-    fork = turn.admit(
-        turn.ada.write(
-            turn.held.id, body, parents=[request], basis=turn.seal, conflict=Conflict.FORK
-        )
-    )
-    turn.admit(turn.ada.write(turn.held.id, Cancel(), parents=[fork]))
-    assert newest_place(turn.held).parents == (turn.held.order.nodes[seal.id].generation,)
-
-
 def forking(turn: Turn, after: Entry, basis: Entry | None) -> Entry:
     """Write a request that forks."""
     body = turn.held.log.body(turn.ask.id)
@@ -76,12 +39,73 @@ def cancelled(turn: Turn, request: Entry) -> Entry:
     return turn.admit(turn.ada.write(turn.held.id, Cancel(), parents=[request]))
 
 
+def test_in_place_of_a_queued_question_it_queues_behind_what_that_waited_for() -> None:
+    turn = Turn()
+    second = turn.request(turn.say("second", turn.answer), basis=turn.seal)
+    message, request = asked(turn, "oops", second, basis=turn.seal)
+    cancelled(turn, request)
+    gone = cancelled(turn, message)
+    waiting = place_instead_of(turn.held, message.id)
+    assert waiting == Place(tuple(sorted((request.id, gone.id))), turn.seal.id, Conflict.QUEUE)
+    words, again = asked(turn, "right", *map(turn.of, waiting.parents), basis=turn.seal)
+    listed = [turn.answer, *map(turn.of, second.header.parents), second]
+    seal = turn.sealed(second, listed, turn.seal)
+    came = turn.admit(turn.hal.write(turn.held.id, answer(), parents=[seal], basis=seal))
+    found = seal_by_coverage(turn.held, again.id)
+    assert found is not None
+    assert found.entries == (came.id, request.id, words.id, again.id)
+
+
+def test_in_place_of_a_withdrawn_question_it_follows_the_answer_before() -> None:
+    turn = Turn()
+    message, request = asked(turn, "oops", turn.answer, basis=turn.seal)
+    cancelled(turn, request)
+    gone = cancelled(turn, message)
+    place = place_instead_of(turn.held, message.id)
+    assert place == newest_place(turn.held)
+    words, again = asked(turn, "right", *map(turn.of, place.parents), basis=turn.seal)
+    assert gone.id in place.parents
+    seal = turn.sealed(again, [turn.answer, request, words, again], turn.seal)
+    assert turn.held.order.seal_of[again.id] == seal.id
+    later = turn.admit(turn.hal.write(turn.held.id, answer(), parents=[seal], basis=seal))
+    assert newest_place(turn.held).parents == (later.id,)  # it is not late
+
+
+def test_in_place_of_a_question_that_was_sealed_meanwhile_it_forks_beside_that() -> None:
+    turn = Turn()
+    message, request = asked(turn, "oops", turn.answer, basis=turn.seal)
+    turn.sealed(request, [turn.answer, message, request], turn.seal)
+    cancelled(turn, request)
+    cancelled(turn, message)
+    behind = Place((turn.answer.id,), turn.seal.id, Conflict.FORK)
+    assert place_instead_of(turn.held, message.id) == behind
+
+
+def test_in_place_of_a_question_behind_a_fork_it_follows_that_fork() -> None:
+    turn = Turn()
+    left, more = asked(turn, "more", turn.answer, basis=turn.seal)
+    turn.sealed(more, [turn.answer, left, more], turn.seal)
+    forks = forking(turn, turn.answer, turn.seal)
+    message, request = asked(turn, "oops", forks, basis=turn.seal)
+    cancelled(turn, request)
+    cancelled(turn, message)
+    words = asked(turn, "right", *map(turn.of, place_instead_of(turn.held, message.id).parents),
+                  basis=turn.seal)[1]  # fmt: skip
+    assert sealable(turn.held, words.id) is None  # it waits for the fork
+    turn.sealed(forks, [turn.answer, forks], turn.seal)
+    seal = turn.held.order.seal_of[forks.id]
+    turn.admit(turn.hal.write(turn.held.id, answer(), parents=[turn.of(seal)], basis=turn.of(seal)))
+    found = sealable(turn.held, words.id)
+    assert found is not None
+    assert message.id not in found.entries
+
+
 def test_in_place_of_a_question_that_forked_it_forks_from_the_same_place() -> None:
     turn = Turn()
     first, request = asked(turn, "first", turn.answer, basis=turn.seal)
     words = turn.ada.write(turn.held.id, said("rather"), parents=[turn.answer], basis=turn.seal)
-    forks = forking(turn, turn.admit(words), turn.seal)
-    cancelled(turn, forking(turn, cancelled(turn, forks), turn.seal))
+    cancelled(turn, forking(turn, turn.admit(words), turn.seal))
+    cancelled(turn, words)
     place = Place((turn.answer.id,), turn.seal.id, Conflict.FORK)
     assert place_instead_of(turn.held, words.id) == place
     turn.sealed(request, [turn.answer, first, request], turn.seal)
@@ -92,7 +116,7 @@ def test_in_place_of_a_message_without_a_question_it_queues_behind_what_was_aske
     turn = Turn()
     first, request = asked(turn, "first", turn.answer, basis=turn.seal)
     words = turn.ada.write(turn.held.id, said("alone"), parents=[turn.answer], basis=turn.seal)
-    cancelled(turn, forking(turn, turn.admit(words), turn.seal))
+    cancelled(turn, turn.admit(words))
     seal = turn.sealed(request, [turn.answer, first, request], turn.seal)
     place = place_instead_of(turn.held, words.id)
     assert (place.basis, place.conflict) == (seal.id, Conflict.QUEUE)
@@ -103,9 +127,10 @@ def test_another_answer_asked_for_with_a_fork_changes_nothing_for_what_was_queue
     first, request = asked(turn, "first", turn.answer, basis=turn.seal)
     words, queued = asked(turn, "typo", request, basis=turn.seal)
     cancelled(turn, forking(turn, words, turn.seal))
-    cancelled(turn, forking(turn, cancelled(turn, queued), turn.seal))
+    cancelled(turn, queued)
+    cancelled(turn, words)
     place = place_instead_of(turn.held, words.id)
-    assert place == Place((request.id,), turn.seal.id, Conflict.QUEUE)
+    assert (place.basis, place.conflict) == (turn.seal.id, Conflict.QUEUE)
     assert first.id in turn.held.log.entries[request.id].header.parents
 
 

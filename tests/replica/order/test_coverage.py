@@ -13,8 +13,8 @@ def listed(turn: Turn, request: Entry, *, after: Entry | None, with_answer: bool
     order, log = turn.held.order, turn.held.log
     parent = order.nodes[after.id] if after else None
     answered = turn.answer.id if with_answer else None
-    ids = coverage(log, order.nodes, request.id, parent, answered, log.membership)
-    return [log.entries[i] for i in ids]
+    covered = coverage(log, order.nodes, request.id, parent, answered, log.membership)
+    return [log.entries[i] for i in covered.entries]
 
 
 def test_the_first_seal_lists_all_that_its_request_follows() -> None:

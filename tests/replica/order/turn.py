@@ -1,6 +1,7 @@
 """A request that is sealed and answered, for the tests of single rules."""
 
 from replica.conversation.conversation import Conversation
+from replica.ids import EntryId
 from replica.log.body import Grant, Member, Request, Role, Sampling
 from replica.log.entry import Entry
 from tests.support.stories import answer, seal_of
@@ -28,6 +29,10 @@ class Turn:
         """Admit and return."""
         self.held.admit(entry)
         return entry
+
+    def of(self, entry_id: EntryId) -> Entry:
+        """Return an entry by its id."""
+        return self.held.log.entries[entry_id]
 
     def grant(self, writer: Writer, role: Role, *parents: Entry) -> Entry:
         """Grant a role."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from importlib import import_module
 from unittest import mock
 
@@ -16,7 +17,7 @@ from replica.log.log import Log
 from replica.log.members import Membership
 from replica.log.pending import PendingEntries
 from replica.order import verdict
-from replica.order.coverage import coverage, is_answer
+from replica.order.coverage import Covered, coverage, is_answer
 from replica.order.late import LateMessages
 from replica.order.node import SealNode
 from replica.order.tree import Order
@@ -133,7 +134,7 @@ def breaks_ties_in_a_tail_by_arrival() -> Patch:
 
 
 def breaks_ties_in_a_seal_by_arrival() -> Patch:
-    def by_arrival(log: Log, nodes: dict, request: EntryId, parent, *more) -> tuple:
+    def by_arrival(log: Log, nodes: dict, request: EntryId, parent, *more) -> Covered:
         at = {entry_id: n for n, entry_id in enumerate(log.entries)}
         tip = parent.id if parent is not None else None
 
@@ -141,7 +142,8 @@ def breaks_ties_in_a_seal_by_arrival() -> Patch:
             entry = log.entries[i]
             return (not is_answer(entry, tip), entry.header.lamport, at[i])
 
-        return tuple(sorted(coverage(log, nodes, request, parent, *more), key=key))
+        covered = coverage(log, nodes, request, parent, *more)
+        return replace(covered, entries=tuple(sorted(covered.entries, key=key)))
 
     return _both(
         mock.patch.object(verdict, "coverage", by_arrival),
@@ -166,7 +168,7 @@ def shows_updates_outside_a_cut() -> Patch:
 
 
 def leaves_a_queued_request_without_the_answer_before_it() -> Patch:
-    def alone(log: Log, nodes: dict, request: EntryId, parent, answer, membership) -> tuple:
+    def alone(log: Log, nodes: dict, request: EntryId, parent, answer, membership) -> Covered:
         return coverage(log, nodes, request, parent, None, membership)
 
     return _both(
