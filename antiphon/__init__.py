@@ -41,6 +41,7 @@ if TYPE_CHECKING:
         ToolCalled,
         ToolDone,
         ToolStarted,
+        Withdrawn,
     )
     from antiphon.library.io.blocking import Branch, Conversation, Replica, Run, join
     from antiphon.library.io.blocking import local_replica as local
@@ -50,7 +51,7 @@ if TYPE_CHECKING:
     from replica.conversation import JoinPending
     from replica.errors import AntiphonError
     from replica.log import Sampling, Usage
-    from replica.refusals import KeyReused, NoHost
+    from replica.refusals import NoHost
 
 __all__ = [
     "Answer",
@@ -69,7 +70,6 @@ __all__ = [
     "Forked",
     "HostChanged",
     "JoinPending",
-    "KeyReused",
     "MemberChanged",
     "NoHost",
     "Refused",
@@ -88,6 +88,7 @@ __all__ = [
     "ToolStarted",
     "ToolUnsuitable",
     "Usage",
+    "Withdrawn",
     "aio",
     "join",
     "local",
@@ -98,7 +99,6 @@ __all__ = [
 _ELSEWHERE = {
     "AntiphonError": ("replica.errors", "AntiphonError"),
     "JoinPending": ("replica.conversation", "JoinPending"),
-    "KeyReused": ("replica.refusals", "KeyReused"),
     "NoHost": ("replica.refusals", "NoHost"),
     "Sampling": ("replica.log", "Sampling"),
     "Usage": ("replica.log", "Usage"),

@@ -75,6 +75,22 @@ class Said:
 
 
 @dataclass(frozen=True, slots=True)
+class Withdrawn:
+    """A member withdrew a message, of its own or as an owner: no later answer reads it.
+
+    >>> note = trip.say("Never mind.")
+    >>> trip.cancel(note)
+    >>> [event for event in trip.history() if event.entry == note]
+    []
+    """
+
+    who: PublicKey
+    message: EntryId
+    entry: EntryId = _NONE
+    conversation: ConversationId = _NOWHERE
+
+
+@dataclass(frozen=True, slots=True)
 class Asked:
     """A member asked a model to answer.
 
@@ -297,6 +313,7 @@ class HostChanged:
 
 Event = (
     Said
+    | Withdrawn
     | Asked
     | Sealed
     | Draft

@@ -10,6 +10,7 @@ from antiphon.library.news import answer_of, call_before, events_of, history_of
 from replica.conversation.place import newest_place
 from replica.conversation.runs import retry_place
 from replica.log.body import (
+    Cancel,
     FinishReason,
     Message,
     Revocation,
@@ -65,6 +66,17 @@ def test_words_of_a_removed_key_stay_in_the_history_where_the_model_has_read_the
     assert words == ["Hi.", "", "The writer asks.", "Yes."]
     assert row_of(turns.held, said).note.endswith("the model has read it")
     assert row_of(turns.held, unread).note.startswith("void")
+
+
+def test_a_message_is_withdrawn_once_and_only_while_no_answer_has_read_it(turns: Turns):
+    said, other = (turns.say(turns.owner, text, turns.genesis) for text in ("Hi.", "Oops."))
+    foreign = turns.add(turns.writer, Cancel(), other)
+    gone, again = (turns.add(turns.owner, Cancel(), other) for _ in range(2))
+    withdrawn = e.Withdrawn(turns.owner.public, other.id, gone.id, turns.held.id)
+    assert events(turns, foreign, gone, again) == [withdrawn]
+    request = turns.ask(turns.owner, said)
+    turns.answer(request, Text("Yes."))
+    assert events(turns, *(turns.add(turns.owner, Cancel(), one) for one in (said, request))) == []
 
 
 def test_a_system_text_is_told_from_what_a_person_said(turns: Turns):

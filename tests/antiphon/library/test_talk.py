@@ -14,7 +14,7 @@ from antiphon.library.errors import ReplicaClosed
 from replica.ids import short
 from replica.io import HostMissing, import_entries
 from replica.io.answer_errors import AnswerOverdue
-from replica.refusals import ArgumentInvalid
+from replica.refusals import ArgumentInvalid, NotAllowed
 from syncd.io.config import HubConfig
 from syncd.io.server import start
 from tests.antiphon.library.conftest import Lab
@@ -152,6 +152,25 @@ async def test_a_program_that_is_started_again_goes_on_at_its_branches(talking: 
             said = [e.text for e in await handle.history() if isinstance(e, antiphon.Said)]
             assert said == words.split()
         assert len(await trip.branches()) == 2
+
+
+async def test_a_message_that_is_withdrawn_is_in_no_answers_context(talking: Lab):
+    async with talking.open() as me, talking.open("bob") as bob:
+        trip = await me.conversation("trip")
+        theirs = await bob.join(await trip.invite("bob", role="writer"))
+        answered = await trip.ask("Hello.")
+        note = await trip.say("Never mind.")
+        with pytest.raises(NotAllowed, match="by its author or by an owner"):
+            await theirs.sync()
+            await theirs.cancel(note)
+        await trip.cancel(note)
+        said = [one for one in await trip.history() if isinstance(one, antiphon.Said)]
+        assert [one.text for one in said] == ["Hello."]
+        assert (await trip.ask("What did I say?")).text == "You said: What did I say?"
+        with pytest.raises(ArgumentInvalid, match="in the context of an answer"):
+            await trip.cancel(said[0].entry)
+        with pytest.raises(ArgumentInvalid, match="is no message"):
+            await trip.cancel(answered.entry)
 
 
 async def test_a_wrong_id_or_name_is_refused_and_the_link_stays(talking: Lab):
