@@ -101,6 +101,7 @@ EQUIVALENT: dict[str, str] = {
     "replica/log/bundle.py: _Reader.record: other sign in self.end - content_at": _LATER,
     "replica/order/verdict.py: judge: log.entries[counts].order_key < "
     "entry.order_key -> log.entries[counts].order_key <= entry.order_key": _NEVER,
+    "replica/order/verdict.py: is_closed: never not closing": _FORM,
     "replica/order/late.py: LateMessages._candidates: never own <= behind": _CACHE,
     "replica/order/late.py: LateMessages._candidates: own <= behind -> own < behind": _CACHE,
     "replica/order/late.py: LateMessages._candidates: other sign in "

@@ -42,7 +42,9 @@ TARGETS: dict[str, tuple[str, ...]] = {
         "decode_bundle", "_misplaced", "_Reader.read_draft", "_Reader.read_all", "_Reader.record",
         "_Reader.add", "_Reader.add_entry", "_Reader.add_blob",
     ),
-    "replica/order/cancels.py": ("Cancels.receive", "Cancels.closing_cancels", "_may_close"),
+    "replica/order/cancels.py": (
+        "is_withdrawal", "has_effect", "withdrawn", "Cancels.receive", "Cancels.closing_cancels",
+    ),
     "replica/order/context.py": ("context_digest",),
     "replica/order/coverage.py": (
         "coverage", "_listed", "is_answer", "uncovered_closure", "_forks", "_may_list",
@@ -51,7 +53,7 @@ TARGETS: dict[str, tuple[str, ...]] = {
     "replica/order/tail.py": (
         "tail", "frontier", "_open_tail", "start", "_unsealed_behind", "_written_meanwhile",
     ),
-    "replica/order/eligible.py": ("is_tail_entry", "is_open", "has_branch"),
+    "replica/order/eligible.py": ("is_tail_entry", "is_late_kind", "is_open", "has_branch"),
     "replica/order/ends.py": ("unfollowed", "first_reached"),
     "replica/order/late.py": (
         "LateMessages.__init__", "LateMessages._candidates", "LateMessages._is_apart",
