@@ -172,6 +172,8 @@ DISK_SHARE = 0.9
 """Share of its disk that all conversations have, unless the operator states bytes."""
 RESERVE_SHARE = 8
 """The last part of the disk, 1 in so many, is for creators below their share alone."""
+DISK_RESERVE_BYTES = 1024 * 1024
+"""Disk beyond the bounds of a creator that MEMBER and CANCEL entries alone may take."""
 UPLOAD_LIFETIME_S = 24 * 3600
 """Age of an upload that nobody goes on with, after which it is deleted."""
 BLOB_FILES_MAX = 4_096

@@ -290,7 +290,7 @@ class SlowReader(Unavailable):
 
 
 class RateLimited(Unavailable):
-    """Your key causes more work than its share while this hub is behind."""
+    """Your key has more than its share of this hub's time, calls or streams."""
 
     reason = "RATE_LIMITED"
     next_step = "Repeat the call after the time named; smaller calls wait less."

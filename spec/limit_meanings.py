@@ -41,7 +41,7 @@ MEANINGS = {
     "PENDING_BYTES_MAX": ("quota", "bytes of pending entries, all links of a hub", "PENDING_FULL"),
     "CONVERSATIONS_PER_LINK_MAX": ("quota", "conversations open on a link", "QUOTA_EXCEEDED"),
     "ENTRIES_MAX": ("quota", "entries of a conversation", "QUOTA_EXCEEDED"),
-    "LINKS_PER_KEY_MAX": ("quota", "links and Watches of a key", "QUOTA_EXCEEDED"),
+    "LINKS_PER_KEY_MAX": ("quota", "links and Watches of a key", "RATE_LIMITED"),
     "CONVERSATIONS_IN_MEMORY_MAX": (
         "quota",
         "conversations in memory; unused ones are evicted",
@@ -49,7 +49,8 @@ MEANINGS = {
     ),
     "MEMBERSHIP_RESERVE": (
         "quota",
-        "membership entries of owners beyond a full conversation",
+        "membership entries of owners beyond a full conversation; so many more for owners of the"
+        " genesis and for first resignations, and so many again for the creator",
         "QUOTA_EXCEEDED",
     ),
     "LANES_PER_KEY_MAX": ("quota", "lanes of a key in a conversation", "QUOTA_EXCEEDED"),
@@ -129,11 +130,11 @@ MEANINGS = {
         "bytes of memory of all running drafts of a conversation; the rest is dropped",
         "",
     ),
-    "STREAMS_MAX": ("quota", "links and Watches of a hub; also its transfers", "QUOTA_EXCEEDED"),
+    "STREAMS_MAX": ("quota", "links and Watches of a hub; also its transfers", "RATE_LIMITED"),
     "TRANSFERS_PER_KEY_MAX": (
         "quota",
         "Fetches and transfers of blobs of a key at a time",
-        "QUOTA_EXCEEDED",
+        "RATE_LIMITED",
     ),
     "CONNECTION_CALLS_MAX": (
         "quota",
@@ -249,12 +250,12 @@ MEANINGS = {
     "RELEASED_SHARE": (
         "quota",
         "streams or transfers, 1 in so many, that lost their place and have not ended (LIM-14)",
-        "QUOTA_EXCEEDED",
+        "RATE_LIMITED",
     ),
     "CALLS_SHARE": (
         "quota",
         "descriptors for each stream, at least; with less, a daemon has fewer streams (LIM-14)",
-        "QUOTA_EXCEEDED",
+        "RATE_LIMITED",
     ),
     "OUTBOX_MESSAGES_MAX": ("quota", "messages queued for one stream", "SLOW_READER"),
     "BACKLOG_BYTES_MAX": (
@@ -266,6 +267,12 @@ MEANINGS = {
     "RESERVE_SHARE": (
         "quota",
         "the last part of that, 1 in so many, is for creators below an equal share (LIM-15)",
+        "QUOTA_EXCEEDED",
+    ),
+    "DISK_RESERVE_BYTES": (
+        "quota",
+        "bytes on disk beyond the bounds of a creator for MEMBER and CANCEL entries alone: of"
+        " owners, or of 1 KiB at most; half of it if a CANCEL is among them (LIM-15)",
         "QUOTA_EXCEEDED",
     ),
     "UPLOAD_LIFETIME_S": ("quota", "seconds after which an upload left alone is deleted", ""),

@@ -11,13 +11,18 @@ from replica import limits
 from replica.conversation import Conversation
 from replica.ids import ConversationId, EntryId, PublicKey
 from replica.link import Entries, Message
-from replica.log import Entry
+from replica.log import Entry, Kind
 from replica.refusals import QuotaExceeded
 from syncd.accountant import Accountant
 from syncd.budget import is_reserved
 
 ROW_BYTES = 256
 """Bytes of an entry in the store beside its own: ids, checksum, index."""
+
+FILE_BYTES = 4_096
+"""Bytes of a blob's file beside its own: the rest of its last block, inode and name."""
+SMALL_ENTRY_BYTES = 1_024
+"""Size up to which a MEMBER or CANCEL of anyone may use the reserve."""
 
 MESSAGE_BYTES_MAX = limits.FRAME_BYTES_MAX + ROW_BYTES * limits.ENTRIES_PER_FRAME_MAX
 """Disk that one message takes at most."""
@@ -53,6 +58,8 @@ class DiskQuota:
         self._hub_max = hub_max
         self._shared = hub_max * (1 - 1 / limits.RESERVE_SHARE)
         """Bytes of all beyond which each creator has its share."""
+        self._hub_reserve = hub_max / limits.RESERVE_SHARE**2
+        """Bytes beyond those of all that entries with a reserve may take."""
         self._unshared = min(self._creator_max, self._shared)
         """Bytes of all up to which nobody is refused: no creator has more than all."""
 
@@ -76,21 +83,26 @@ class DiskQuota:
         if creator is not None:
             self._accounts.hold(("log", conversation), creator, size)
 
-    def set_blobs(self, conversation: ConversationId, store: str, size_bytes: int) -> None:
-        """Set the bytes of the blobs in one store, those reserved included.
+    def set_blobs(
+        self, conversation: ConversationId, store: str, size_bytes: int, files: int
+    ) -> None:
+        """Set the bytes and files of the blobs in one store, those reserved included.
 
         Those of a conversation that is not stored here, or is deleted, count for nobody.
         """
         creator = self.creator(conversation)
         if creator is not None:
             self._stores.add(store)
-            self._accounts.hold((store, conversation), creator, size_bytes)
+            size = size_bytes + FILE_BYTES * files
+            self._accounts.hold((store, conversation), creator, size)
 
-    def check_blobs(self, conversation: ConversationId, more_bytes: int) -> None:
+    def check_blobs(
+        self, conversation: ConversationId, more_bytes: int, more_files: int = 0
+    ) -> None:
         """Raise QuotaExceeded unless the blobs of a stored conversation may grow so much."""
         creator = self.creator(conversation)
         if creator is not None:
-            self.check(creator, more_bytes)
+            self.check(creator, more_bytes + FILE_BYTES * more_files)
 
     def add(self, held: Conversation, entries: Iterable[Entry]) -> None:
         """Count entries that are about to be stored."""
@@ -111,14 +123,19 @@ class DiskQuota:
         """Return the creator of a stored conversation."""
         return self._accounts.key_of(("log", conversation))
 
-    def check(self, creator: PublicKey, more: int) -> None:
-        """Raise QuotaExceeded unless a creator's conversations may grow by so many bytes."""
+    def check(self, creator: PublicKey, more: int, reserve: int = 0) -> None:
+        """Raise QuotaExceeded unless a creator's conversations may grow by so many bytes.
+
+        With a `reserve` they may exceed the bounds by so many, and no share of a nearly full
+        disk counts.
+        """
         size, total = self._accounts.total_of(creator) + more, self.total + more
-        if size > self._creator_max:
+        if size > self._creator_max + reserve:
             raise QuotaExceeded("the conversations of this creator occupy too much disk here")
-        if total > self._hub_max:
+        if total > self._hub_max + (self._hub_reserve if reserve else 0):
             raise QuotaExceeded("the disk for conversations is used up here")
-        if total > self._shared and size > self._shared / max(1, self._accounts.count):
+        share = self._shared / max(1, self._accounts.count)
+        if total > self._shared and size > share + reserve:
             raise QuotaExceeded("little disk is left here, and this creator has its share of it")
 
     def refusal(
@@ -126,12 +143,12 @@ class DiskQuota:
     ) -> QuotaExceeded | None:
         """Return the refusal of a message that brings more than there is disk for.
 
-        MEMBER and CANCEL alone are never refused. To a key that is no member, nothing shows
+        MEMBER and CANCEL alone have a reserve. To a key that is no member, nothing shows
         whether the conversation is here: what it brings counts as its own.
         """
         if self.total + MESSAGE_BYTES_MAX <= self._unshared or peer is None:
             return None
-        if not isinstance(message, Entries) or is_reserved(message):
+        if not isinstance(message, Entries):
             return None
         known = held.log.entries if held is not None else {}
         new = [entry for entry in message.entries if entry.id not in known]
@@ -139,11 +156,29 @@ class DiskQuota:
         creator = held.creator if held is not None and is_member else _brought_by(message, peer)
         if creator is None or not new:
             return None
+        reserve = _reserve_of(message, held) if held is not None and is_member else 0
         try:
-            self.check(creator, stored_bytes(new))
+            self.check(creator, stored_bytes(new), reserve)
         except QuotaExceeded as error:
             return error
         return None
+
+
+def _reserve_of(message: Entries, held: Conversation) -> int:
+    """Return the bytes beyond the bounds that a message may take.
+
+    They are for changes of the membership and for ends of answers. One that is not small is an
+    owner's, and CANCELs take half of the reserve at most, so that writers leave some to owners.
+    """
+    if not is_reserved(message):
+        return 0
+    owners = held.log.membership.owner_keys()
+    for entry in message.entries:
+        is_change = entry.header.kind == Kind.MEMBER and entry.header.author in owners
+        if not is_change and entry.size_bytes > SMALL_ENTRY_BYTES:
+            return 0
+    has_cancel = any(entry.header.kind == Kind.CANCEL for entry in message.entries)
+    return limits.DISK_RESERVE_BYTES // (2 if has_cancel else 1)
 
 
 def _brought_by(message: Entries, peer: PublicKey) -> PublicKey | None:

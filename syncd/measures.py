@@ -15,6 +15,7 @@ from replica.refusals import (
     FrameTooLarge,
     PendingFull,
     QuotaExceeded,
+    RateLimited,
 )
 from syncd.hub import Hub
 
@@ -24,7 +25,14 @@ APPEND_S = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 5
 QUOTA_REASONS = tuple(
     sorted(
         kind.reason
-        for kind in (BlobTooLarge, CreditExceeded, FrameTooLarge, PendingFull, QuotaExceeded)
+        for kind in (
+            BlobTooLarge,
+            CreditExceeded,
+            FrameTooLarge,
+            PendingFull,
+            QuotaExceeded,
+            RateLimited,
+        )
     )
 )
 """Reasons of refusals that a quota or a peer's credit causes (spec/11-limits)."""

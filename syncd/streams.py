@@ -14,7 +14,10 @@ from dataclasses import dataclass
 from replica import limits
 from replica.errors import AntiphonError
 from replica.ids import PublicKey
-from replica.refusals import QuotaExceeded, Unauthenticated
+from replica.refusals import RateLimited, Unauthenticated
+
+RETRY_AFTER_S = 5.0
+"""Seconds after which a call that found no place may find one."""
 
 
 @dataclass(eq=False, slots=True)
@@ -60,10 +63,10 @@ class Streams:
         finish: Callable[[AntiphonError], None],
         release: Callable[[AntiphonError], None] | None = None,
     ) -> Stream:
-        """Add a call of a key with a valid ticket; call `end` after it. Raises QuotaExceeded."""
+        """Add a call of a key with a valid ticket; call `end` after it. Raises RateLimited."""
         held = self._held.get(peer, [])
         if len(held) >= self._per_key_max:
-            raise QuotaExceeded(f"this key holds {len(held)} links or calls already")
+            raise _no_place(f"this key holds {len(held)} links or calls already")
         if self._total - self._released >= self._total_max:
             self._make_room(len(held))
         self._total += 1
@@ -74,17 +77,17 @@ class Streams:
     def _make_room(self, own: int) -> None:
         """Release the oldest stream of the key with most, if that has more than one of `own`.
 
-        Raises QuotaExceeded if none is, or if too many that were released still occupy theirs.
+        Raises RateLimited if none is, or if too many that were released still occupy theirs.
         """
         most = max(self._held.values(), key=_running)
         may_release = self._released < max(1, self._total_max // limits.RELEASED_SHARE)
         if not may_release or _running(most) <= own + 1:
-            raise QuotaExceeded(f"this hub holds {self._total} links or calls already")
+            raise _no_place(f"this hub holds {self._total} links or calls already")
         oldest = next((one for one in most if one.release and not one.is_released), None)
         if oldest is None or oldest.release is None:
-            raise QuotaExceeded(f"this hub holds {self._total} links or calls already")
+            raise _no_place(f"this hub holds {self._total} links or calls already")
         oldest.is_released, self._released = True, self._released + 1
-        oldest.release(QuotaExceeded("this key holds most streams here, and others need room"))
+        oldest.release(_no_place("this key holds most streams here, and others need room"))
 
     def end(self, stream: Stream) -> None:
         """Remove a call that has ended."""
@@ -99,8 +102,8 @@ class Streams:
     def count(self, peer: PublicKey) -> Iterator[Callable[[], None]]:
         """Count a call that ends by itself, until then; yield a check to make before each message.
 
-        The check raises QuotaExceeded once others need the place of the call. Raises
-        QuotaExceeded at once if there is none.
+        The check raises RateLimited once others need the place of the call. Raises
+        RateLimited at once if there is none.
         """
         ended: list[AntiphonError] = []
 
@@ -138,3 +141,7 @@ class Streams:
 
 def _running(held: list[Stream]) -> int:
     return sum(not one.is_released for one in held)
+
+
+def _no_place(detail: str) -> RateLimited:
+    return RateLimited(detail, retry_after_s=RETRY_AFTER_S)

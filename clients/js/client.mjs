@@ -71,6 +71,13 @@ export class Client extends EventEmitter {
     Object.assign(this, { last: {}, hint: this.latest }); // last: per track, seq, id and lamport of the last entry
   }
 
+  // Go on in the lane of an earlier process once a Hint names its last entry as the head (02 §7): lanes are bounded.
+  goOn(heads, lane = this.kept.lane) {
+    const [head, fork] = heads.filter((one) => one.epoch === lane?.epoch && one.track === e.TRACK.CONVERSATION);
+    if (head?.id.toString('hex') !== lane?.id || fork || this.last[1] || !lane || this.kept.unacked.length) return;
+    Object.assign(this, { epoch: BigInt(lane.epoch), last: { [e.TRACK.CONVERSATION]: { ...lane, id: head.id } } });
+  }
+
   // An entry has to be durable here before it is sent (ENT-13), so that a retry has its bytes.
   save() {
     fs.writeFileSync(`${this.file}.new`, JSON.stringify(this.kept), { mode: 0o600, flush: true });
@@ -126,8 +133,9 @@ export class Client extends EventEmitter {
       seq: prev ? prev.seq + 1 : 0, lamport: prev ? Math.max(lamport, prev.lamport + 1) : lamport };
     const entry = e.signed(this.key, this.epoch, kind, content, place, { salt: randomBytes(16), timeMs: Date.now() });
     this.kept.unacked.push(Object.fromEntries(Object.entries(entry).map(([name, b]) => [name, b.toString('base64')])));
-    const written = { seq: place.seq, id: entry.id, lamport: place.lamport };
+    const { seq } = place, written = { seq, id: entry.id, lamport: place.lamport };
     if (track) this.last[track] = written; // the genesis is on no track, and its lane ends with it
+    if (track === e.TRACK.CONVERSATION) this.kept.lane = { ...written, epoch: String(this.epoch), id: entry.id.toString('hex') };
     return written;
   }
 
@@ -187,9 +195,7 @@ export class Client extends EventEmitter {
     }
   }
 
-  watch() {
-    this.watching ??= this.retried((worked) => this.watchOnce(worked)).catch((error) => this.emit('failed', error));
-  }
+  watch() { this.watching ??= this.retried((worked) => this.watchOnce(worked)).catch((error) => this.emit('failed', error)); }
 
   async watchOnce(worked) {
     if (!this.metadata) await this.authenticate();
@@ -217,6 +223,7 @@ export class Client extends EventEmitter {
     else if (event.draft) this.receiveDraft(event.draft);
     else if (event.answered) this.receiveAnswer(event.answered);
     else if (event.hint) {
+      this.goOn(event.hint.own_heads);
       const { parents, basis, lamport, own_heads: heads } = event.hint, own = this.last[e.TRACK.CONVERSATION];
       this.latest = { parents, basis, lamport: Number(lamport) };
       // A hint of the time before our last entry would place the next one beside it.

@@ -16,17 +16,11 @@ client.on('durable', (id) => print('durable', { id }));
 client.on('warning', ({ reason, detail }) => print('warning', { reason, detail }));
 client.on('retry', ({ reason, message }) => print('retry', { reason, message }));
 for (const name of ['refused', 'failed']) client.on(name, fail);
-client.on('answer', (answer) => {
-  print('answer', answer);
-  open.delete(answer.request);
-  finish();
-});
+client.on('answer', (answer) => { print('answer', answer); open.delete(answer.request); finish(); });
 client.flush(); // send what an earlier process left, and follow the conversation
 for await (const line of readline.createInterface({ input: process.stdin })) {
   if (!line.trim()) continue;
   const request = await client.ask(line).catch(fail);
-  open.add(request);
-  print('asked', { request });
+  open.add(request) && print('asked', { request });
 }
-ended = true;
-finish();
+finish(ended = true);

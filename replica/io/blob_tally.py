@@ -10,6 +10,7 @@ import asyncio
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
@@ -35,20 +36,27 @@ FOLDERS_MAX = 256
 class BlobQuota(Protocol):
     """The quota of a disk that blobs share with other files (LIM-15)."""
 
-    def check_blobs(self, conversation: ConversationId, more_bytes: int) -> None:
-        """Raise QuotaExceeded unless the blobs of a conversation may grow by so many bytes."""
+    def check_blobs(
+        self, conversation: ConversationId, more_bytes: int, more_files: int = 0
+    ) -> None:
+        """Raise QuotaExceeded unless the blobs of a conversation may grow by so much."""
 
-    def set_blobs(self, conversation: ConversationId, store: str, size_bytes: int) -> None:
-        """Set the bytes that the blobs of a conversation have now in one store."""
+    def set_blobs(
+        self, conversation: ConversationId, store: str, size_bytes: int, files: int
+    ) -> None:
+        """Set the bytes and the files that the blobs of a conversation have now in one store."""
 
 
 class Tally:
     """The files of one conversation's blobs."""
 
     def __init__(
-        self, sizes: dict[str, int], note: Callable[[int], None], folder: BlobFolder
+        self, sizes: dict[str, int], note: Callable[[int, int], None], folder: BlobFolder
     ) -> None:
-        """Start with the bytes of each file, by name; `note` is called with each new total."""
+        """Start with the bytes of each file, by name.
+
+        `note` is called with each new total and the number of files.
+        """
         self.folder = folder
         """The folder of the files, which is synced once before any of them is reported."""
         self._sizes = sizes
@@ -58,7 +66,7 @@ class Tally:
         """Bytes of all files."""
         self.holders = 0
         """Users that may change files now; see Tallies.held."""
-        note(self.total)
+        note(self.total, len(self._sizes))
 
     def announced(self, blob: str) -> int | None:
         """Return the final size of an upload in progress, None if there is none."""
@@ -82,11 +90,15 @@ class Tally:
         """
         return size - self._sizes.get(self._part_before(blob, size), 0)
 
+    def is_new(self, blob: str, size: int) -> bool:
+        """Say whether an open upload of `size` bytes has a file of its own."""
+        return self._part_before(blob, size) not in self._sizes
+
     def check(self, blob: str, size: int, total_bytes_max: int) -> None:
         """Raise QuotaExceeded if an upload of this blob and size is too much."""
-        is_new = self._part_before(blob, size) not in self._sizes
         total = self.total + self.growth(blob, size)
-        if (is_new and len(self._sizes) >= limits.BLOB_FILES_MAX) or total > total_bytes_max:
+        is_full = self.is_new(blob, size) and len(self._sizes) >= limits.BLOB_FILES_MAX
+        if is_full or total > total_bytes_max:
             raise QuotaExceeded("the blobs of this conversation are too many or too large")
 
     def open(self, blob: str, size: int) -> None:
@@ -134,14 +146,14 @@ class Tally:
         if size is not None:
             self._sizes[file] = size
         self.total += (size or 0) - before
-        self._note(self.total)
+        self._note(self.total, len(self._sizes))
 
 
 class Tallies:
     """The tallies of the conversations that were used last."""
 
-    def __init__(self, folder: Path, note: Callable[[ConversationId, int], None]) -> None:
-        """Count the folders in `folder`; `note` is called with each new total."""
+    def __init__(self, folder: Path, note: Callable[[ConversationId, int, int], None]) -> None:
+        """Count the folders in `folder`; `note` is called with each new total and its files."""
         self._folder = folder
         self._note = note
         self._of: OrderedDict[ConversationId, Tally] = OrderedDict()
@@ -182,7 +194,7 @@ class Tallies:
             path = self._folder / name_of(conversation)
             sizes = await in_thread(file_sizes, path)
             self._of[conversation] = Tally(
-                sizes, lambda size: self._note(conversation, size), BlobFolder(path)
+                sizes, partial(self._note, conversation), BlobFolder(path)
             )
             self._evict()
         finally:

@@ -73,8 +73,8 @@ class Blobs:
         It lists all folders. Raises StoreError.
         """
         self._quota = quota
-        for conversation, size in (await in_thread(_usage, self._folder)).items():
-            self._note_bytes(conversation, size)
+        for conversation, used in (await in_thread(_usage, self._folder)).items():
+            self._note_bytes(conversation, *used)
 
     async def stat(self, conversation: ConversationId, digest: Digest) -> BlobState:
         """Return the state of a blob; an absent one is incomplete with 0 bytes."""
@@ -192,7 +192,8 @@ class Blobs:
         tally.check(blob, writer.size, self._total_bytes_max)
         if self._quota is not None:
             conversation = ConversationId(bytes.fromhex(writer.whole.parent.name))
-            self._quota.check_blobs(conversation, tally.growth(blob, writer.size))
+            files = int(tally.is_new(blob, writer.size))
+            self._quota.check_blobs(conversation, tally.growth(blob, writer.size), files)
 
     def forget(self, writer: BlobWriter) -> None:
         """Note that a writer is closed; it may be called again."""
@@ -229,9 +230,9 @@ class Blobs:
         async with self._turn(conversation), self._tallies.held(conversation) as tally:
             await to_the_end(_quarantine(whole, tally))
 
-    def _note_bytes(self, conversation: ConversationId, size: int) -> None:
+    def _note_bytes(self, conversation: ConversationId, size: int, files: int) -> None:
         if self._quota is not None:
-            self._quota.set_blobs(conversation, self._folder.name, size)
+            self._quota.set_blobs(conversation, self._folder.name, size, files)
 
     def _overdue(self, now_s: float) -> dict[ConversationId, list[Path]]:
         found = {}
@@ -274,9 +275,10 @@ def _scopes(folder: Path) -> dict[ConversationId, Path]:
     return found
 
 
-def _usage(folder: Path) -> dict[ConversationId, int]:
-    scopes = _scopes(folder).items()
-    return {conversation: sum(file_sizes(scope).values()) for conversation, scope in scopes}
+def _usage(folder: Path) -> dict[ConversationId, tuple[int, int]]:
+    """Return the bytes and the files of each conversation."""
+    sizes = {conversation: file_sizes(scope) for conversation, scope in _scopes(folder).items()}
+    return {conversation: (sum(of.values()), len(of)) for conversation, of in sizes.items()}
 
 
 def _delete(folder: Path) -> None:

@@ -313,9 +313,9 @@ class Link:
     # --- greeting and end -------------------------------------------------
 
     def _receive_hello(self, message: Hello, out: EffectsBuilder) -> None:
-        greeting.check_versions(message)
         if self.phase is Phase.READY:
-            return  # a doubled Hello
+            return  # a later one has no effect
+        greeting.check_versions(message)
         if message.host is not None:
             greeting.check_host(message.host, self.peer)
         self.phase = Phase.READY

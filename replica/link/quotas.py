@@ -6,8 +6,17 @@ hub holds already stays. Each bounds the work that one key can leave to everybod
 
 from replica import limits
 from replica.conversation import Conversation
-from replica.ids import Track
-from replica.log import Entry, Kind, Member, Revocation, Role, codec, is_plain_resignation
+from replica.ids import PublicKey, Track
+from replica.log import (
+    Entry,
+    Kind,
+    Member,
+    Membership,
+    Revocation,
+    Role,
+    codec,
+    is_plain_resignation,
+)
 from replica.refusals import BodyMalformed, QuotaExceeded
 
 
@@ -21,7 +30,9 @@ def check_quotas(held: Conversation, entry: Entry, entries_max: int | None) -> N
     roles = membership.roles.get(header.author, frozenset())
     # Changes inside the cuts of an owner that was removed have effect, so a hub must hold them.
     is_owners_change = header.track == Track.MEMBERSHIP and membership.has_owner_role(header.author)
-    reserve = limits.MEMBERSHIP_RESERVE if is_owners_change else 0
+    reserve = _reserve_of(membership, header.author) if is_owners_change else 0
+    if not reserve and len(log) >= entries_max and _is_first_resignation(held, entry):
+        reserve = 2 * limits.MEMBERSHIP_RESERVE  # some are left where juniors used up theirs
     if len(log) >= entries_max + reserve:
         raise QuotaExceeded("the conversation is full")
     if log.size_bytes > limits.CONVERSATION_BYTES_MAX and not is_owners_change:
@@ -34,6 +45,17 @@ def check_quotas(held: Conversation, entry: Entry, entries_max: int | None) -> N
         _check_seals(held, entry)
     if header.kind == Kind.MEMBER:
         _check_revocations(held, entry)
+
+
+def _reserve_of(membership: Membership, owner: PublicKey) -> int:
+    """Return how many membership entries an owner may write beyond a full conversation.
+
+    The creator, and then the other owners of the genesis, have some left where those below them
+    used up theirs: a junior could else keep all from removing it.
+    """
+    depth, index = membership.ranks.get(owner, (1, 0))
+    steps = 1 if depth else 2 if index else 3
+    return steps * limits.MEMBERSHIP_RESERVE
 
 
 def _check_readers_entries(held: Conversation, entry: Entry) -> None:
@@ -60,7 +82,8 @@ def _check_lanes(held: Conversation, entry: Entry) -> None:
     author, log = entry.header.author, held.log
     lanes = len(log.lanes_of(author)) + log.admission.pending_lanes_by(author)
     if lanes >= limits.LANES_PER_KEY_MAX and not _is_first_resignation(held, entry):
-        raise QuotaExceeded(f"this key has {limits.LANES_PER_KEY_MAX} lanes here")
+        detail = f"this key has {limits.LANES_PER_KEY_MAX} lanes here: write on in one of them"
+        raise QuotaExceeded(f"{detail}, or with another key")
 
 
 def _check_seals(held: Conversation, entry: Entry) -> None:

@@ -294,7 +294,7 @@ class HubDriver:
 
     @contextmanager
     def hold(self, peer: PublicKey, connection: str, finish: Drop, release: Drop) -> Iterator[None]:
-        """Count a Link or Watch stream until its call ends; see Streams. Raises QuotaExceeded."""
+        """Count a Link or Watch stream until its call ends; see Streams. Raises RateLimited."""
         stream = self.streams.begin(peer, connection, time.monotonic(), finish, release)
         try:
             yield

@@ -127,7 +127,7 @@ class Lab:
     def __init__(self, hub: HubServer, proxy: Proxy, gate: Gate) -> None:
         self.hub, self.proxy, self.gate = hub, proxy, gate
 
-    async def _held(self) -> Conversation:
+    async def held(self) -> Conversation:
         """Return the one conversation at the hub, once its fold does not pause."""
         shelf = self.hub.driver.hub.shelf
         (conversation,) = (*shelf, *shelf.folding.held)
@@ -136,7 +136,7 @@ class Lab:
 
     async def said(self) -> list[str]:
         """Return the texts of the messages at the hub."""
-        held = await self._held()
+        held = await self.held()
         bodies = [held.log.body(i) for i in held.log.entries]
         return [text_of(body.parts) for body in bodies if isinstance(body, Message)]
 
@@ -148,7 +148,7 @@ class Lab:
 
     async def context(self) -> list[int]:
         """Return the kinds of the entries in the last context."""
-        held = await self._held()
+        held = await self.held()
         (tip,) = held.order.tips()
         return [entry.header.kind for entry in held.order.context(tip.id)]
 
@@ -205,7 +205,7 @@ async def test_off_loopback_it_makes_no_call(node: str, lab: Lab, tmp_path: Path
     assert not lab.hub.driver.hub.shelf
 
 
-async def test_a_later_process_goes_on_in_a_fresh_epoch(
+async def test_a_later_process_reads_the_answers_before(
     node: str, lab: Lab, tmp_path: Path
 ) -> None:
     for turn in ("one", "two"):

@@ -2,11 +2,12 @@
 
 import pytest
 
+from replica import limits
 from replica.ids import ConversationId
 from replica.link.messages import Entries
-from replica.log.body import Grant, Member, Role
+from replica.log.body import Body, Cancel, Grant, Member, Role
 from replica.refusals import QuotaExceeded
-from syncd.disk_quota import ROW_BYTES, DiskQuota, stored_bytes
+from syncd.disk_quota import FILE_BYTES, ROW_BYTES, DiskQuota, stored_bytes
 from syncd.hub import Hub
 from syncd.policy import Policy
 from tests.support.scene import HUB_KEY, Scene, index
@@ -21,8 +22,8 @@ def test_the_logs_and_blobs_of_a_creator_are_bounded_together() -> None:
     quota = DiskQuota(creator_max=100)
     quota.set_log(ONE, ADA, 40)
     quota.set_log(TWO, ADA, 10)
-    quota.set_blobs(TWO, "blobs", 30)
-    quota.set_blobs(TWO, "expiring", 10)
+    quota.set_blobs(TWO, "blobs", 30, 0)
+    quota.set_blobs(TWO, "expiring", 10, 0)
     quota.check_blobs(ONE, 10)
     with pytest.raises(QuotaExceeded, match="this creator"):
         quota.check_blobs(ONE, 11)
@@ -66,6 +67,57 @@ def test_entries_beyond_it_are_refused_but_those_of_members_and_cancels(scene: S
     scene.client.append(grant)
     assert grant.id in scene.held.log.entries
     assert scene.hub.disk.total == stored_bytes(scene.held.log.entries.values())
+
+
+def test_small_blobs_count_as_the_files_that_they_are() -> None:
+    quota = DiskQuota(creator_max=100 * FILE_BYTES)
+    quota.set_log(ONE, ADA, 1)
+    quota.set_blobs(ONE, "blobs", 99, 98)
+    quota.check_blobs(ONE, 1, 1)
+    with pytest.raises(QuotaExceeded, match="this creator"):
+        quota.check_blobs(ONE, 1, 2)
+    quota.set_blobs(ONE, "blobs", 50, 50)
+    assert quota.total == 1 + 50 + 50 * FILE_BYTES
+
+
+def pushed(scene: Scene, writer: Writer, body: Body) -> str:
+    """Push one entry behind the genesis; return the reason for which it is refused, or none."""
+    writer.epoch += 1  # a refused entry leaves a gap
+    entry = writer.write(scene.id, body, parents=[scene.genesis])
+    _, faults = scene.hub.begin_push(writer.public).whole(Entries(scene.id, (entry,)), 0.0)
+    fault = faults[entry.id]
+    return fault.reason if fault is not None else ""
+
+
+def test_members_and_cancels_fill_no_disk_either(scene: Scene, monkeypatch) -> None:
+    """A CANCEL with a long note, or a MEMBER of anyone, was stored without any bound."""
+    monkeypatch.setattr(limits, "DISK_RESERVE_BYTES", 8_000)
+    bob = Writer(2)
+    scene.client.append(scene.grant(BOB, Role.WRITER))
+    scene.say(LARGE)
+    scene.say("x" * 7_000)
+    assert scene.hub.disk.total > 57_000
+    cancels = iter(range(100))
+    assert pushed(scene, bob, Cancel("x" * 5_000)) == "QUOTA_EXCEEDED"
+    while not (reason := pushed(scene, bob, Cancel(f"{next(cancels)}" + "x" * 700))):
+        pass
+    assert reason == "QUOTA_EXCEEDED"
+    assert 1 < next(cancels) < 20
+    assert pushed(scene, bob, Member(Grant(EVE, Role.READER))) in ("", "ROLE_FORBIDS")
+    grant = scene.grant(BOB, Role.READER)
+    scene.client.append(grant)
+    assert grant.id in scene.held.log.entries
+    assert scene.hub.disk.total < 60_000 + 8_000
+
+
+def test_the_reserve_for_all_has_an_end(scene: Scene) -> None:
+    quota = DiskQuota(hub_max=64_000)
+    quota.set_log(ONE, ADA, 64_000)
+    quota.check(ADA, 1_000, 10_000_000)
+    with pytest.raises(QuotaExceeded, match="used up"):
+        quota.check(ADA, 1_001, 10_000_000)
+    with pytest.raises(QuotaExceeded, match="used up"):
+        quota.check(ADA, 1)
 
 
 def test_what_is_here_already_is_acked_and_not_refused(scene: Scene) -> None:

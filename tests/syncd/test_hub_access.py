@@ -197,6 +197,31 @@ def test_a_full_conversation_admits_its_owners_membership_entries():
     assert push(scene.hub, member, scene.id, joined) == ["QUOTA_EXCEEDED"]
 
 
+def test_a_junior_owner_keeps_nobody_from_leaving_or_removing_it(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    """The membership entries of all owners had one reserve."""
+    monkeypatch.setattr(limits, "MEMBERSHIP_RESERVE", 4)
+    scene = Scene(Policy(entries_max=4)).begin()
+    junior, reader = Writer(2), Writer(4)
+    scene.client.append(scene.grant(junior.public, Role.OWNER))
+    scene.client.append(scene.grant(reader.public, Role.READER))
+    keys = [Writer(number).public for number in range(10, 20)]
+    last, grants = scene.genesis, list[Entry]()
+    for key in keys:
+        last = junior.write(scene.id, Member(Grant(key, Role.READER)), parents=[last])
+        grants.append(last)
+    found = push(scene.hub, junior, scene.id, *grants)
+    assert found[:5] == ["durable"] * 5
+    assert set(found[5:]) == {"QUOTA_EXCEEDED"}
+    words = scene.writer.write(scene.id, said("more"), parents=[scene.genesis])
+    assert push(scene.hub, scene.writer, scene.id, words) == ["QUOTA_EXCEEDED"]
+    resigned = reader.write(scene.id, Member(Revocation(reader.public)), parents=[scene.genesis])
+    assert push(scene.hub, reader, scene.id, resigned) == ["durable"]
+    assert push(scene.hub, scene.writer, scene.id, scene.revoke(junior.public)) == ["durable"]
+    assert not scene.held.is_member(junior.public)
+
+
 # --- credit and faults ------------------------------------------------------------------
 
 

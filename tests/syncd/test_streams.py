@@ -6,7 +6,7 @@ import pytest
 
 from replica.errors import AntiphonError, Unavailable
 from replica.limits import TICKET_LIFETIME_S
-from replica.refusals import QuotaExceeded
+from replica.refusals import RateLimited
 from syncd.streams import Streams
 from tests.support.writers import Writer
 
@@ -81,12 +81,12 @@ def test_the_streams_of_a_key_are_limited() -> None:
     held = Held(per_key_max=2)
     first = held.begin("one")
     held.begin("two")
-    with pytest.raises(QuotaExceeded, match="2 links or calls already"):
+    with pytest.raises(RateLimited, match="2 links or calls already"):
         held.begin("three")
     held.begin("another's", key=BOB)
     # An expired stream counts until its call has ended, since its peer may not read.
     held.streams.handle_deadlines(TICKET_LIFETIME_S)
-    with pytest.raises(QuotaExceeded):
+    with pytest.raises(RateLimited):
         held.begin("three")
     held.streams.end(first)
     held.begin("three")
@@ -103,7 +103,7 @@ def test_the_end_of_one_stream_leaves_the_others_of_its_key() -> None:
     first, second = held.begin("first"), held.begin("second")
     held.streams.end(first)
     held.begin("third")
-    with pytest.raises(QuotaExceeded):
+    with pytest.raises(RateLimited):
         held.begin("fourth")
     held.streams.handle_deadlines(TICKET_LIFETIME_S)
     assert held.ended == ["second", "third"]
@@ -114,7 +114,7 @@ def test_the_streams_of_all_keys_are_limited() -> None:
     streams = Streams(2, total_max=2)
     first = streams.begin(ADA, "here", 0.0, _ignore)
     streams.begin(BOB, "here", 0.0, _ignore)
-    with pytest.raises(QuotaExceeded):
+    with pytest.raises(RateLimited):
         streams.begin(Writer(3).public, "here", 0.0, _ignore)
     streams.end(first)
     streams.begin(Writer(3).public, "here", 0.0, _ignore)
@@ -122,7 +122,7 @@ def test_the_streams_of_all_keys_are_limited() -> None:
 
 def test_a_call_counts_until_it_ends() -> None:
     streams = Streams(1)
-    with streams.count(ADA), pytest.raises(QuotaExceeded), streams.count(ADA):
+    with streams.count(ADA), pytest.raises(RateLimited), streams.count(ADA):
         raise AssertionError("it is refused")
     with streams.count(ADA):
         pass
@@ -143,13 +143,13 @@ def test_where_all_are_in_use_the_key_with_most_loses_its_oldest() -> None:
     begin("bob", BOB)
     eves = [begin(f"eve {n}", EVE) for n in range(7)]
     begin("ada", ADA)
-    assert ended == ["eve 0 QUOTA_EXCEEDED"]
+    assert ended == ["eve 0 RATE_LIMITED"]
     # The peer of the first one does not read, so that its call does not end.
-    with pytest.raises(QuotaExceeded):
+    with pytest.raises(RateLimited):
         begin("ada 2", ADA)
     streams.end(eves[0])
     begin("ada 2", ADA)
-    assert ended[1:] == ["eve 1 QUOTA_EXCEEDED"]
+    assert ended[1:] == ["eve 1 RATE_LIMITED"]
 
 
 def test_nobody_loses_a_stream_to_a_key_with_as_many() -> None:
@@ -157,7 +157,7 @@ def test_nobody_loses_a_stream_to_a_key_with_as_many() -> None:
     for key in (ADA, ADA, EVE, EVE):
         streams.begin(key, "here", 0.0, _ignore, _ignore)
     for key in (ADA, EVE):
-        with pytest.raises(QuotaExceeded, match="4 links or calls already"):
+        with pytest.raises(RateLimited, match="4 links or calls already"):
             streams.begin(key, "here", 0.0, _ignore, _ignore)
     streams.begin(BOB, "here", 0.0, _ignore, _ignore)
 
@@ -168,10 +168,10 @@ def test_a_transfer_of_the_key_with_most_ends_where_another_needs_its_place() ->
         checks = [running.enter_context(streams.count(ADA)) for _ in range(2)]
         with streams.count(BOB) as check:
             check()
-            with pytest.raises(QuotaExceeded, match="others need room"):
+            with pytest.raises(RateLimited, match="others need room"):
                 checks[0]()
             checks[1]()
-            with pytest.raises(QuotaExceeded), streams.count(EVE):
+            with pytest.raises(RateLimited), streams.count(EVE):
                 pass  # each has one now
         assert (streams._total, streams._released) == (2, 1)
     assert (streams._total, streams._released) == (0, 0)

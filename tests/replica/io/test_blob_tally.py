@@ -37,12 +37,18 @@ class Noted:
 
     def __init__(self) -> None:
         self.bytes: dict[tuple[ConversationId, str], int] = {}
+        self.files: dict[tuple[ConversationId, str], int] = {}
 
-    def check_blobs(self, conversation: ConversationId, more_bytes: int) -> None:
+    def check_blobs(
+        self, conversation: ConversationId, more_bytes: int, more_files: int = 0
+    ) -> None:
         """Refuse nothing."""
 
-    def set_blobs(self, conversation: ConversationId, store: str, size_bytes: int) -> None:
+    def set_blobs(
+        self, conversation: ConversationId, store: str, size_bytes: int, files: int
+    ) -> None:
         self.bytes[conversation, store] = size_bytes
+        self.files[conversation, store] = files
 
 
 async def test_the_files_of_a_conversation_are_bounded(
@@ -98,7 +104,7 @@ async def test_a_quota_is_told_all_bytes_and_each_change(tmp_path: Path) -> None
     blobs, noted, one = Blobs(tmp_path), Noted(), (ONE, tmp_path.name)
     await blobs.count_with(noted)
     before = len(b"of an earlier process")
-    assert noted.bytes == {one: before}
+    assert (noted.bytes, noted.files) == ({one: before}, {one: 1})
     async with await blobs.open_write(ONE, _digest(b"long"), 4, 0) as writer:
         assert noted.bytes[one] == before + 4
         await writer.write(b"lo")
@@ -142,8 +148,8 @@ async def test_an_upload_is_found_again_by_another_process(tmp_path: Path) -> No
 
 
 def test_an_upload_counts_with_its_final_size_and_replaces_one_of_its_name() -> None:
-    noted: list[int] = []
-    tally = Tally({"a": 10}, noted.append, BlobFolder(Path()))
+    noted: list[tuple[int, int]] = []
+    tally = Tally({"a": 10}, lambda *used: noted.append(used), BlobFolder(Path()))
     tally.check("b", 90, 100)
     with pytest.raises(QuotaExceeded):
         tally.check("b", 91, 100)
@@ -156,11 +162,12 @@ def test_an_upload_counts_with_its_final_size_and_replaces_one_of_its_name() -> 
     assert (tally.total, tally.announced("b"), tally.growth("b", 85)) == (30, 90, 55)
     tally.complete("b", 90)
     assert (tally.total, tally.announced("b")) == (90, None)
-    assert noted[-1] == 90
+    assert noted[-1] == (90, 1)
 
 
 def test_a_listing_counts_what_is_on_disk_and_finds_uploads() -> None:
-    tally = Tally({"a": 10, "b.90.part": 3, "c.bad": 7}, lambda _total: None, BlobFolder(Path()))
+    sizes = {"a": 10, "b.90.part": 3, "c.bad": 7}
+    tally = Tally(sizes, lambda _total, _files: None, BlobFolder(Path()))
     assert (tally.total, tally.announced("a"), tally.announced("b")) == (20, None, 90)
     assert tally.announced("c") is None
 

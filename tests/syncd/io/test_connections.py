@@ -49,6 +49,6 @@ async def test_a_newcomer_gets_a_link_from_the_key_with_most(tmp_path: Path) -> 
         closed = await links[0].read()
         assert isinstance(closed, Close)
         assert closed.fault is not None
-        assert closed.fault.reason == "QUOTA_EXCEEDED"
+        assert closed.fault.reason == "RATE_LIMITED"
         await served.say("still here")
         await newcomer.calls.close()

@@ -14,6 +14,7 @@ from replica.errors import AntiphonError
 from replica.ids import Digest
 from replica.io import status
 from replica.io.blob_calls import BlobCalls
+from syncd.disk_quota import FILE_BYTES
 from syncd.io.config import HubConfig
 from syncd.io.server import start
 from tests.support.callers import ServedHub, serve_hub, until
@@ -78,11 +79,11 @@ async def test_bytes_that_were_announced_and_not_sent_are_not_counted(tmp_path: 
     async with serve_hub(tmp_path, disk_creator_bytes_max=BOUND) as served:
         disk = served.hub.driver.hub.disk
         before = disk.total
-        for number in range(1, 24):
-            assert await write(served, b"", 90_000, digest=bytes([number]) * 32) == ""
-        assert disk.total == before
-        assert await write(served, b"sent", 90_000, digest=bytes(32)) == ""
-        assert disk.total == before + 4
+        for number in range(1, 6):
+            assert await write(served, b"", 60_000, digest=bytes([number]) * 32) == ""
+        assert disk.total == before + 5 * FILE_BYTES  # each has a file
+        assert await write(served, b"sent", 60_000, digest=bytes(32)) == ""
+        assert disk.total == before + 6 * FILE_BYTES + 4
         await served.say("the disk is free")
         counted = disk.total
     hub = await start(HubConfig(data_dir=tmp_path / "hub", listen="127.0.0.1:0"))
@@ -114,10 +115,10 @@ async def test_an_open_upload_is_counted_with_its_final_size(tmp_path: Path) -> 
         await call.write(
             blob_pb2.WriteRequest(conversation=served.id, digest=bytes(32), size_bytes=60_000)
         )
-        await until(lambda: disk.total == before + 60_000)
+        await until(lambda: disk.total == before + 60_000 + FILE_BYTES)
         assert await write(served, b"x", 60_000) == "QUOTA_EXCEEDED"
         call.cancel()
-        await until(lambda: disk.total == before)
+        await until(lambda: disk.total == before + FILE_BYTES)
 
 
 async def test_a_blob_that_does_not_match_is_not_counted(tmp_path: Path) -> None:
@@ -139,5 +140,5 @@ async def test_a_blob_that_expired_is_not_counted(tmp_path: Path) -> None:
             expire_ms = int((time.time() + lifetime_s) * 1000)
             read = partial(operator.getitem, {0: data})
             await calls.write(served.id, digest, len(data), read, expire_ms)
-            assert disk.total == before + 60_000
+            assert disk.total == before + 60_000 + FILE_BYTES
         await served.say("x" * 20_000)

@@ -16,7 +16,7 @@ from replica.io import BlobCalls, Blobs, BlobState, ExpiringBlobs, rpc
 from replica.io.rpc import now_ms
 from replica.log import Grant, Member, Role
 from replica.refusals import ArgumentInvalid, BlobMissing, NotAllowed, QuotaExceeded
-from syncd.disk_quota import DiskQuota
+from syncd.disk_quota import FILE_BYTES, DiskQuota
 from syncd.io import blob_stores
 from syncd.io.blob_stores import SWEEP_EVERY_S, BlobStores
 from tests.support.callers import Caller, ServedHub, serve_hub, until
@@ -198,15 +198,15 @@ async def test_what_was_removed_or_expired_counts_no_longer(stores: Stores) -> N
     await stores.put(b"lasting", 0)
     stores.disk.set_log(CONVERSATION, Writer(1).public, 1_000)
     await stores.all.count_with(stores.disk)
-    before = 1_000 + len(b"lasting")
+    before = 1_000 + len(b"lasting") + FILE_BYTES
     await stores.put(DATA, stores.now + 100)
     with pytest.raises(QuotaExceeded):
         await stores.put(other, stores.now + 100)
-    assert stores.disk.total == before + len(DATA)
+    assert stores.disk.total == before + len(DATA) + FILE_BYTES
     await stores.all.remove(CONVERSATION, DIGEST)
     assert stores.disk.total == before
     await stores.put(other, stores.now + 100)
-    assert stores.disk.total == before + len(other)
+    assert stores.disk.total == before + len(other) + FILE_BYTES
     await stores.pass_time(100 + SWEEP_EVERY_S)
     assert stores.disk.total == before
     assert (await stores.put(DATA, stores.now + 100)).complete

@@ -11,7 +11,7 @@ from replica.ids import ConversationId, EntryId
 from replica.io.hub_calls import HubCalls
 from replica.io.replica import Replica
 from replica.log.body import Genesis, Message, Speaker, Text
-from replica.refusals import ConversationUnknown, QuotaExceeded
+from replica.refusals import ConversationUnknown, RateLimited
 from syncd.io.config import HubConfig
 from syncd.io.server import HubServer, start
 from syncd.measures import HubCounters
@@ -58,14 +58,14 @@ async def test_appends_bytes_links_and_refusals_are_counted(hub: HubServer, tmp_
         calls = HubCalls(hub.address, key_of(1), replica.store)
         with pytest.raises(ConversationUnknown):
             await calls.fetch(ConversationId(b"?" * 32), [EntryId(b"?" * 32)])
-        with pytest.raises(QuotaExceeded):  # the replica's link is the only one allowed
+        with pytest.raises(RateLimited):  # the replica's link is the only one allowed
             async for _ in calls.watch(conversation, ()):
                 pass
         await calls.close()
     found = await scraped(hub)
     assert found["faults_total", ConversationUnknown.reason] == before + 1
-    assert found["faults_total", QuotaExceeded.reason] == 1
-    assert found["quota_refusals_total", QuotaExceeded.reason] == 1
+    assert found["faults_total", RateLimited.reason] == 1
+    assert found["quota_refusals_total", RateLimited.reason] == 1
 
 
 async def test_a_hub_without_the_flag_serves_nothing(tmp_path: Path):

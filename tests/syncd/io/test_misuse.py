@@ -65,7 +65,7 @@ async def test_a_peer_that_does_not_read_is_dropped_with_a_reason(
     call = await unread(served)
     await until(lambda: links(served) == 1)
     await until(lambda: links(served) == 0)
-    assert await refused(served.owner.link().call) == "QUOTA_EXCEEDED"
+    assert await refused(served.owner.link().call) == "RATE_LIMITED"
     assert await refused(call) == "SLOW_READER"
 
 

@@ -58,7 +58,7 @@ async def test_a_key_has_a_number_of_transfers_only(
     async with asyncio.timeout(10):
         await until(lambda: bool(served.hub.driver.transfers._total))
         second = served.owner.blobs.Write(metadata=served.owner.metadata)
-        assert await refused(second) == "QUOTA_EXCEEDED"
+        assert await refused(second) == "RATE_LIMITED"
     first.cancel()
 
 
@@ -125,9 +125,9 @@ async def test_calls_that_wait_for_a_step_are_counted(
         fetch = sync_pb2.FetchRequest(conversation=served.id)
         fetched = sync.Fetch(fetch, metadata=metadata)
         await until(lambda: driver.transfers._total == 1)
-        assert await refused(sync.Fetch(fetch, metadata=metadata)) == "QUOTA_EXCEEDED"
+        assert await refused(sync.Fetch(fetch, metadata=metadata)) == "RATE_LIMITED"
         read = blob_pb2.ReadRequest(conversation=served.id, digest=bytes(32))
-        assert await refused(blobs.Read(read, metadata=metadata)) == "QUOTA_EXCEEDED"
+        assert await refused(blobs.Read(read, metadata=metadata)) == "RATE_LIMITED"
     fetched.cancel()
     may_go.set()
     assert len((await first).outcomes) == len(served.entries)
@@ -182,7 +182,7 @@ async def test_transfers_whose_readers_read_nothing_keep_nobody_out(
     async with asyncio.timeout(10):
         call = served.stranger.sync.Fetch(fetch, metadata=served.stranger.metadata)
         assert await refused(call) == "CONVERSATION_NOT_FOUND"  # it had a place
-        assert await refused(stalled[0]) == "QUOTA_EXCEEDED"
+        assert await refused(stalled[0]) == "RATE_LIMITED"
         while await stalled[1].read() is not grpc.aio.EOF:
             pass
 
