@@ -1,6 +1,7 @@
 """The /commands of a chat."""
 
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 
 from rich.text import Text
 
@@ -19,7 +20,7 @@ from replica.conversation import Place, place_at
 from replica.errors import AntiphonError
 from replica.ids import EntryId
 from replica.io import documents
-from replica.log import Kind, Message, Speaker
+from replica.log import Conflict, Kind, Message, Speaker
 from replica.order import branch_ends
 
 HELP = """\
@@ -163,7 +164,8 @@ async def _again(chat: ChatSession) -> Place:
     last = await _last(chat, Kind.MESSAGE)
     end = await chat.place()
     place = again_place(chat.held, end)
-    return place if place != end else place_at(chat.held, last)
+    beside = replace(place_at(chat.held, last), conflict=Conflict.FORK)
+    return place if place != end else beside
 
 
 async def _last(chat: ChatSession, kind: Kind) -> EntryId:

@@ -215,6 +215,8 @@ async def _send(session: Session, replica: Replica, message: str | None, given: 
     place = choices.place(held)
     if given.at is not None:
         place = place_at(held, find_entry(held, given.at))
+        if message is None:
+            place = replace(place, conflict=Conflict.FORK)
     changes = given.changes
     if given.go_on:
         place = continued_place(held, place)

@@ -25,6 +25,7 @@ from replica.conversation.chain import (
     find_written,
 )
 from replica.conversation.characters import is_shown, is_typed
+from replica.conversation.chosen import place_at
 from replica.conversation.conversation import Conversation
 from replica.conversation.drafts import (
     Draft,
@@ -70,14 +71,7 @@ from replica.conversation.next_seal import (
 )
 from replica.conversation.obligations import Asked, Ledger
 from replica.conversation.open_calls import call_to_close, is_on_branch, open_calls
-from replica.conversation.place import (
-    Place,
-    forks_at,
-    goes_behind,
-    newest_place,
-    place_at,
-    place_on_branch,
-)
+from replica.conversation.place import Place, forks_at, goes_behind, newest_place, place_on_branch
 from replica.conversation.receipt import (
     NO_ENTRY,
     NO_TOKEN,

@@ -1,14 +1,14 @@
 """The place of the next entry: its parents and its basis (spec/03-order §3, ORD-10).
 
 Pure. There are three kinds of place: the end of the branch with the latest activity,
-the end of the branch of an earlier request, and right behind a given entry, where
-a new branch begins.
+the end of the branch of an earlier request, and right behind a given entry, which chosen.py
+finds.
 """
 
 from dataclasses import dataclass
 
 from replica.conversation.conversation import Conversation
-from replica.ids import EntryId, Track
+from replica.ids import EntryId
 from replica.log import Conflict, Entry, Kind, reach
 from replica.order import (
     SealNode,
@@ -17,9 +17,7 @@ from replica.order import (
     is_tail_entry,
     late_messages,
     queued_behind,
-    start,
 )
-from replica.refusals import ArgumentInvalid
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,27 +47,6 @@ def place_on_branch(held: Conversation, request: EntryId) -> Place:
         return end_of(held, held.order.branch_end(held.order.nodes[seal]))
     basis = held.order.resolve_basis(held.log.entries[request])
     return Place(_ends_behind(held, request, basis), basis.id if basis is not None else None)
-
-
-def place_at(held: Conversation, entry_id: EntryId) -> Place:
-    """Return the place right behind one entry: a fork, even if other entries follow it.
-
-    Behind one that a seal lists it also follows the answer that this seal begins with.
-    Raises ArgumentInvalid for an entry that none can follow.
-    """
-    entry = held.log.entries[entry_id]
-    if entry.header.kind == Kind.GENESIS:
-        return Place((entry_id,), None, Conflict.FORK)
-    if entry.header.track != Track.CONVERSATION:
-        raise ArgumentInvalid("only entries of the conversation track can be followed")
-    if entry.header.kind == Kind.SEAL:
-        node = held.order.nodes.get(entry_id)
-        if node is None:
-            raise ArgumentInvalid("this seal is void, and only a valid one can be followed")
-        return Place((start(held.order, node),), entry_id, Conflict.FORK)
-    listing = None if entry.header.kind == Kind.GENERATION else first_seal_with(held, entry_id)
-    followed = [entry, *(held.log.entries[i] for i in answer_ahead(listing))]
-    return Place(ends(held.log, followed), _basis_behind(held, entry), Conflict.FORK)
 
 
 def place_beside(held: Conversation, seal: EntryId) -> Place:
@@ -144,14 +121,3 @@ def _ends_behind(
         found += [entries[i] for i in order.closing_cancels(end.seal.request)[:1]]
     found += late_messages(order, end, unsealed)
     return ends(log, found, order.unreached) or (request,)
-
-
-def _basis_behind(held: Conversation, entry: Entry) -> EntryId | None:
-    """Return the newest seal a successor of `entry` may extend."""
-    answered = held.order.nodes.get(entry.header.parents[0])
-    if entry.header.kind == Kind.GENERATION and answered is not None:
-        return answered.id
-    listing = first_seal_with(held, entry.id)
-    if listing is not None:
-        return listing.parent.id if listing.parent is not None else None
-    return basis_of(held, entry)

@@ -8,7 +8,7 @@ from replica.order.ends import ends
 from replica.order.node import SealNode
 from replica.order.queued import Ahead, queued_behind
 from replica.order.tail import frontier, late_messages, start, tail
-from replica.order.tree import Order, branch_ends
+from replica.order.tree import Order, branch_ends, going_on
 from replica.order.verdict import VoidReason, is_closed
 
 __all__ = [
@@ -22,6 +22,7 @@ __all__ = [
     "coverage_before",
     "ends",
     "frontier",
+    "going_on",
     "is_closed",
     "is_open",
     "is_tail_entry",

@@ -5,8 +5,9 @@ import pytest
 from model_host.contexts import Contexts
 from model_host.plan import gather_branch, render_branch
 from model_host.prospect import gather_at, gather_current
+from replica.conversation.chosen import place_at
 from replica.conversation.conversation import Conversation
-from replica.conversation.place import Place, place_at
+from replica.conversation.place import Place
 from replica.ids import EntryId, Track
 from replica.log.body import (
     Cancel,
@@ -25,7 +26,7 @@ from replica.log.body import (
     ToolDefinition,
     Tools,
 )
-from replica.log.entry import Entry
+from replica.log.entry import Conflict, Entry
 from replica.log.kinds import Kind
 from replica.order.coverage import coverage
 from replica.order.tail import frontier
@@ -225,7 +226,7 @@ def real_ids(held: Conversation, place: Place) -> tuple[int, ...]:
     parents = [log.entries[i] for i in place.parents]
     basis = log.entries[place.basis] if place.basis is not None else None
     body = Request(owner.public, Sampling())
-    asked = owner.write(held.id, body, parents=parents, basis=basis, conflict=place.conflict)
+    asked = owner.write(held.id, body, parents=parents, basis=basis, conflict=Conflict.FORK)
     held.admit(asked)
     parent, heads = order.nodes[basis.id] if basis is not None else None, log.membership_heads()
     answer = parent.generation if parent is not None else None

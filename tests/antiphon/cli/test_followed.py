@@ -2,26 +2,25 @@
 
 from antiphon.cli.followed import followed, followed_next
 from antiphon.cli.rows import Row
-from replica.conversation.place import newest_place, place_at, place_on_branch
+from replica.conversation.chosen import place_at
+from replica.conversation.place import newest_place, place_on_branch
 from replica.log.body import Text
 from tests.antiphon.cli.test_undone import end, queued, take_back
 from tests.support.turns import Turns
 
 
 def test_a_question_that_was_taken_back_is_not_what_the_next_message_follows() -> None:
-    """The end of what keeps it apart was named, which no view shows."""
     turns = Turns()
     said = turns.say(turns.owner, "Hi.", turns.genesis)
     answer = turns.answer(turns.ask(turns.owner, said), Text("Hello."))
     basis = turns.entry(answer.header.parents[0])
     request = turns.ask(turns.owner, turns.say(turns.owner, "Oops.", answer), basis=basis)
-    apart = take_back(turns, request, basis)
+    gone = take_back(turns, request)
     assert followed(turns.held, newest_place(turns.held)) == answer
-    ends = [end(turns, request), end(turns, apart)]
+    refusal = end(turns, request)
     assert followed(turns.held, newest_place(turns.held)) == answer
-    for one in ends:
-        assert followed(turns.held, place_at(turns.held, one.id)) == one
-    note = turns.say(turns.writer, "A note.", *ends)
+    assert followed(turns.held, place_at(turns.held, refusal.id)) == refusal
+    note = turns.say(turns.writer, "A note.", *sorted((refusal, gone), key=lambda e: e.id))
     assert followed(turns.held, newest_place(turns.held)) == note
 
 

@@ -10,8 +10,9 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from antiphon.cli.turn import options_for
+from replica.conversation.chosen import place_at
 from replica.conversation.drafts import Draft, DraftStream, extend_digest
-from replica.conversation.place import Place, newest_place, place_at, place_on_branch
+from replica.conversation.place import Place, newest_place, place_on_branch
 from replica.core import pauses
 from replica.errors import AntiphonError
 from replica.ids import ConversationId, EntryId, PublicKey

@@ -3,7 +3,8 @@
 from dataclasses import replace
 
 from replica.conversation.backlog import awaited
-from replica.conversation.place import newest_place, place_at, place_on_branch
+from replica.conversation.chosen import place_at
+from replica.conversation.place import newest_place, place_on_branch
 from replica.log.body import Cancel, Request, Sampling
 from replica.log.entry import Conflict
 from tests.replica.order.turn import Turn

@@ -2,13 +2,13 @@
 
 import pytest
 
+from replica.conversation.chosen import place_at
 from replica.conversation.place import (
     Place,
     first_seal_with,
     forks_at,
     goes_behind,
     newest_place,
-    place_at,
     place_beside,
     place_on_branch,
 )

@@ -2,13 +2,8 @@
 
 import pytest
 
-from replica.conversation.place import (
-    Place,
-    first_seal_with,
-    newest_place,
-    place_at,
-    place_on_branch,
-)
+from replica.conversation.chosen import place_at
+from replica.conversation.place import Place, first_seal_with, newest_place, place_on_branch
 from replica.log.entry import Conflict, Entry
 from replica.refusals import ArgumentInvalid
 from tests.support.branches import Scene
