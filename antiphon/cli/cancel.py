@@ -1,7 +1,10 @@
 """`antiphon cancel`: cancel answers in progress, or requests whose host is gone."""
 
+from typing import Annotated
+
 import typer
 
+from antiphon.cli.calls import abandon_call
 from antiphon.cli.command import ConversationArgument, command
 from antiphon.cli.errors import NothingAwaited
 from antiphon.cli.rows import counted
@@ -16,11 +19,19 @@ def register(app: typer.Typer) -> None:
     """Add the command."""
 
     @command(app, "cancel", rich_help_panel="Talk")
-    async def cancel(session: Session, conversation: ConversationArgument = None) -> None:
+    async def cancel(
+        session: Session,
+        conversation: ConversationArgument = None,
+        call: Annotated[
+            str | None,
+            typer.Option("--call", metavar="ID", help="Abandon this open call of a tool instead."),
+        ] = None,
+    ) -> None:
         """Cancel the answers that the next message would wait for.
 
         The text received so far is kept. The next message no longer waits for these
-        answers. An answer that arrives later is shown beside the branch.
+        answers. An answer that arrives later is shown beside the branch. With --call
+        the branch goes on without the result of a tool, which may be running yet.
         """
         async with session.replica() as replica:
             chosen = await session.choose(replica.store, conversation)
@@ -28,14 +39,20 @@ def register(app: typer.Typer) -> None:
             await session.sync(replica, chosen)
             held = await replica.load(chosen)
             place = (await session.choices(replica.store, chosen)).place(held)
-            closed = await cancel_awaited(replica, held, place)
+            closed = list[EntryId]()
+            if call is not None:
+                await abandon_call(replica, held, place, call)
+            else:
+                closed = await cancel_awaited(replica, held, place)
             if replica.hub.is_linked:
                 await replica.wait_synced(chosen, session.settings.sync_timeout_s)
-            say_closed(session, closed)
+            if call is not None:
+                session.out.note(f"call {call} is abandoned; the branch goes on without its result")
+            else:
+                say_closed(session, closed)
             if session.out.as_json:
-                session.out.emit(
-                    {"conversation": chosen.hex(), "cancelled": [i.hex() for i in closed]}
-                )
+                done = {"cancelled": [i.hex() for i in closed], "abandoned": call}
+                session.out.emit({"conversation": chosen.hex()} | done)
 
 
 async def cancel_awaited(replica: Replica, held: Conversation, place: Place) -> list[EntryId]:

@@ -12,6 +12,7 @@ from typing import Annotated, Any
 
 import typer
 
+from antiphon.cli.calls import check_call, say_calls
 from antiphon.cli.command import command
 from antiphon.cli.errors import MessageTooLong
 from antiphon.cli.find_key import find_key
@@ -47,9 +48,6 @@ from replica.conversation import (
     Conversation,
     Place,
     awaited,
-    call_to_close,
-    calls_ahead,
-    is_on_branch,
     place_at,
     says_nothing,
 )
@@ -232,10 +230,10 @@ async def _send(session: Session, replica: Replica, message: str | None, given: 
             names = await session.names(replica.store, held)
             say_branches(session.out, held, last, place, replica.public, names)
         if given.result_of is None:
-            _say_calls(session, replica, held, place)
+            say_calls(session, replica, held, place)
             say_awaited(session, replica, held, place)
     if given.result_of is not None:
-        _check_call(replica, held, place, given.result_of)
+        check_call(replica, held, place, given.result_of)
     if not given.is_request:
         return await _say(session, replica, held, message or "", place, forks=given.at is not None)
     host = None
@@ -246,15 +244,6 @@ async def _send(session: Session, replica: Replica, message: str | None, given: 
     wait_s = given.timeout_s if is_waited_for else None
     extras = {"tools": given.tools, "result_of": given.result_of}
     return await _ask(session, replica, held, message, place, options, wait_s, extras)
-
-
-def _check_call(replica: Replica, held: Conversation, place: Place, call_id: str) -> None:
-    """Refuse a result that would close no call. Raises ArgumentInvalid, NotAllowed."""
-    call = call_to_close(held, place, call_id, replica.public, is_error=False)
-    if not is_on_branch(held, place, call):
-        raise ArgumentInvalid(
-            f"call {call_id} is open on another branch: give --at {short(call.request)}"
-        )
 
 
 def say_awaited(session: Session, replica: Replica, held: Conversation, place: Place) -> None:
@@ -271,19 +260,6 @@ def say_awaited(session: Session, replica: Replica, held: Conversation, place: P
     if replica.hub.is_linked and away:
         hosts = ", ".join(sorted(away))
         session.out.note(f"      its host {hosts} is not linked; antiphon cancel ends the wait")
-
-
-def _say_calls(session: Session, replica: Replica, held: Conversation, place: Place) -> None:
-    """Print a note for each tool call without a result that a message would wait behind."""
-    for one in calls_ahead(held, place):
-        call = f"the tool call {one.call.call_id} ({one.call.name})"
-        if one.asked.executor != replica.public:
-            session.out.note(f"note: {call} of {short(one.asked.executor)} has no result yet")
-            continue
-        session.out.note(f"note: {call} of your key has no result; this waits for it")
-        if not replica.processes.is_claimed(held.id + one.request):
-            step = f'antiphon send --result {one.call.call_id} "…"'
-            session.out.note(f"      no program works on it; run it again, or `{step}`")
 
 
 def _message_of(text: str | None) -> str | None:

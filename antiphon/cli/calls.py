@@ -1,0 +1,67 @@
+"""The open calls of tools that a branch waits for: whose they are, and how they end."""
+
+from antiphon.cli.session import Session
+from replica.conversation import (
+    Conversation,
+    Place,
+    call_to_close,
+    calls_ahead,
+    is_on_branch,
+    result_place,
+)
+from replica.ids import short
+from replica.io import Replica
+from replica.log import Message, Speaker, Text, ToolResult
+from replica.refusals import ArgumentInvalid, NotAllowed
+
+
+def check_call(replica: Replica, held: Conversation, place: Place, call_id: str) -> None:
+    """Refuse a result that would close no call. Raises ArgumentInvalid, NotAllowed."""
+    try:
+        call = call_to_close(held, place, call_id, replica.public, is_error=False)
+    except NotAllowed as error:
+        if _may_abandon(replica, held, place, call_id):
+            error.__dict__["next_step"] = f"`{abandon_step(call_id)}` goes on without a result."
+        raise
+    if not is_on_branch(held, place, call):
+        raise ArgumentInvalid(
+            f"call {call_id} is open on another branch: give --at {short(call.request)}"
+        )
+
+
+async def abandon_call(replica: Replica, held: Conversation, place: Place, call_id: str) -> None:
+    """Close an open call with the error "abandoned". Raises ArgumentInvalid, NotAllowed."""
+    call = call_to_close(held, place, call_id, replica.public, is_error=True)
+    there = result_place(held, call.request)
+    result = ToolResult(call_id, (Text("abandoned"),), is_error=True)
+    body = Message(Speaker.TOOL, (result,))
+    await replica.append(held.id, body, parents=there.parents, basis=there.basis)
+
+
+def abandon_step(call_id: str) -> str:
+    """Return the command that abandons a call."""
+    return f"antiphon cancel --call {call_id}"
+
+
+def say_calls(session: Session, replica: Replica, held: Conversation, place: Place) -> None:
+    """Print a note for each call without a result that a message would wait behind."""
+    owners = held.log.membership.owner_keys()
+    for one in calls_ahead(held, place):
+        call = f"the tool call {one.call.call_id} ({one.call.name})"
+        if one.asked.executor != replica.public:
+            session.out.note(f"note: {call} of {short(one.asked.executor)} has no result yet")
+            if one.asked.may_close(replica.public, owners, is_error=True):
+                session.out.note(f"      `{abandon_step(one.call.call_id)}` goes on without it")
+            continue
+        session.out.note(f"note: {call} of your key has no result; this waits for it")
+        if not replica.processes.is_claimed(held.id + one.request):
+            step = f'antiphon send --result {one.call.call_id} "…"'
+            session.out.note(f"      no program works on it; run it again, or `{step}`")
+
+
+def _may_abandon(replica: Replica, held: Conversation, place: Place, call_id: str) -> bool:
+    try:
+        call_to_close(held, place, call_id, replica.public, is_error=True)
+    except (ArgumentInvalid, NotAllowed):
+        return False
+    return True

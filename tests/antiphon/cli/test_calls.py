@@ -1,0 +1,61 @@
+"""An open call of a tool at the command line: whose it is, and how an owner ends it."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from replica.log import ToolCall
+from tests.antiphon.cli.conftest import Terminal, World
+from tests.antiphon.cli.test_chat_terminal import members
+from tests.support.scripted_host import Asked, Token, echo
+
+__all__ = ["members"]
+
+
+def calling(asked: Asked) -> Sequence[Token | ToolCall]:
+    """Call a tool where that is asked for."""
+    return [ToolCall("a", "book", "{}")] if asked.said == "Book it." else echo(asked)
+
+
+def test_an_owner_abandons_the_call_of_a_member_who_is_gone(
+    world: World, members: tuple[Terminal, Terminal], tmp_path: Path
+) -> None:
+    """It was told to ask an owner, and no command ended the call."""
+    ada, bob = members
+    world.stop_host()
+    world.start_host(calling)
+    (tmp_path / "tools.json").write_text('[{"name": "book"}]')
+    bob.ok("send", "Book it.", "--tools", str(tmp_path / "tools.json"))
+    ada.ok("status")
+    waiting = ada.ok("send", "hello", "--no-wait")
+    shown = ada.run("send", "booked", "--result", "a")
+    assert shown.exit_code == 1
+    assert "reason  ROLE_FORBIDS" in shown.stderr
+    assert "next    `antiphon cancel --call a` goes on without a result." in shown.stderr
+    assert "goes on without it" not in waiting
+    noted = ada.run("send", "and on", "--no-wait").stderr
+    assert "note: the tool call a (book) of" in noted
+    assert "`antiphon cancel --call a` goes on without it" in noted
+    done = ada.run("cancel", "--call", "a")
+    assert done.exit_code == 0
+    assert "call a is abandoned; the branch goes on without its result" in done.stderr
+    assert ada.run("cancel", "--call", "a").exit_code == 1
+    ada.ok("send", "last")
+    assert "You said: last" in ada.ok("log")
+
+
+def test_a_writer_abandons_no_call_of_another_member(
+    world: World, members: tuple[Terminal, Terminal], tmp_path: Path
+) -> None:
+    ada, bob = members
+    world.stop_host()
+    world.start_host(calling)
+    (tmp_path / "tools.json").write_text('[{"name": "book"}]')
+    ada.ok("send", "Book it.", "--tools", str(tmp_path / "tools.json"))
+    bob.ok("status")
+    assert "cancel --call" not in bob.run("send", "hello", "--no-wait").stderr
+    for command in (("send", "booked", "--result", "a"), ("cancel", "--call", "a")):
+        refused = bob.run(*command)
+        assert refused.exit_code == 1
+        assert "ROLE_FORBIDS" in refused.stderr
+        assert "cancel --call" not in refused.stderr
+    assert ada.records("cancel", "--call", "a")[-1]["abandoned"] == "a"
