@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from importlib import import_module
 from unittest import mock
 
 from model_host import plan, render, sampler_state, speculation
@@ -131,6 +132,16 @@ def queues_on_the_branch_that_was_left() -> Patch:
         return Ahead(order.branch_end(basis))
 
     return mock.patch.object(next_seal, "queued_behind", left)
+
+
+def lists_what_was_withdrawn() -> Patch:
+    covers = import_module("replica.order.coverage")
+
+    def with_all(*given):
+        with mock.patch.object(covers, "withdrawn", lambda *_given: set()):
+            return covers.coverage(*given)
+
+    return mock.patch.object(next_seal, "coverage", with_all)
 
 
 def queues_requests_that_fork() -> Patch:
@@ -332,6 +343,7 @@ ANSWERS = [
     Planted(goes_on_at_the_newest_branch, "seals/branches"),
     Planted(queues_requests_that_fork, "seals/branches", hangs=True),
     Planted(queues_on_the_branch_that_was_left, "seals/queued-behind-fork"),
+    Planted(lists_what_was_withdrawn, "seals/withdrawn-message", hangs=True),
     Planted(states_log_probabilities_of_scores, "sampling/log-probabilities-of-the-model"),
     Planted(ends_before_the_least_length, "sampling/least-length"),
     Planted(goes_on_behind_wrong_guesses, "sampling/guesses"),

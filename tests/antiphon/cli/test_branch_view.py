@@ -80,6 +80,7 @@ def test_a_cancelled_question_is_under_way_only_where_the_branch_holds_it() -> N
     turns.add(turns.owner, Cancel(), cancelled)
     there = place_on_branch(turns.held, cancelled.id)
     assert view_of(turns.held, there, ending=[cancelled.id]).running == cancelled.id
+    turns.add(turns.owner, Cancel(), said)
     place = place_instead_of(turns.held, said.id)
     assert view_of(turns.held, place, ending=[cancelled.id]).running is None
     parents = map(turns.entry, place.parents)

@@ -3,7 +3,7 @@
 from antiphon.conformance.cases import check, equal
 from antiphon.conformance.io.host.talk import CASES, UnderTest, ask_behind
 from replica.conversation import Author
-from replica.log import Conflict, Kind, Message, Request, Role, Sampling, Speaker, Text
+from replica.log import Cancel, Conflict, Kind, Message, Request, Role, Sampling, Speaker, Text
 from replica.order import context_digest
 
 _case = CASES.theme("seals").shows
@@ -116,6 +116,27 @@ async def queued_behind_fork(run: UnderTest) -> None:
         order, seal = talk.held.order, talk.seal_of(queued)
         equal(seal.prev_seal, order.seal_of.get(fork), "prev_seal behind a request that forks")
         equal(seal.entries, (order.generation_of(fork), queued), "the list behind it")
+
+
+@_case("ORD-6")
+async def withdrawn_message(run: UnderTest) -> None:
+    """A message that was withdrawn is in no later context, also where others reply to it."""
+    async with run.talk() as talk:
+        first = await talk.ask()
+        order = talk.held.order
+        basis = order.seal_of[first]
+        said = await talk.say("Never mind.")
+        await talk.write(Cancel(), parents=(said.id,), basis=basis)
+        request = await talk.request()
+        reply = Message(Speaker.USER, (Text("Why not?"),))
+        replied = await talk.write(reply, parents=(said.id,), basis=basis)
+        await talk.answer(request)
+        without = (order.generation_of(first), request)
+        equal(talk.seal_of(request).entries, without, "the list behind the CANCEL of a message")
+        later = await talk.request()
+        await talk.answer(later)
+        behind = (order.generation_of(request), replied.id, later)
+        equal(talk.seal_of(later).entries, behind, "the list behind a late reply to that message")
 
 
 @_case("ORD-6")
