@@ -39,7 +39,7 @@ def naive_order(log: Log) -> NaiveOrder:
             result.chains[entry.id] = [*before, entry.id]
             state = naive_membership_at(log, seal.membership_heads)
             result.withdrawn[entry.id] = _withdrawn(
-                log, _closure(log, seal.request, passed(log, result, before)), state
+                log, _closure(log, seal.request, settled(log, result, before)), state
             )
             sealed[seal.request] = entry.id
         else:
@@ -77,7 +77,7 @@ def _context(log: Log, chain: list[EntryId]) -> list[EntryId]:
     return [listed for seal in chain for listed in _seal(log, seal).entries]
 
 
-def passed(log: Log, result: NaiveOrder, chain: list[EntryId]) -> set[EntryId]:
+def settled(log: Log, result: NaiveOrder, chain: list[EntryId]) -> set[EntryId]:
     """Return what the seals of a chain list and what they withdraw."""
     return {*_context(log, chain), *(i for seal in chain for i in result.withdrawn[seal])}
 
@@ -141,7 +141,7 @@ def is_closed(
 ) -> bool:
     """Say whether C of ORD-6 has a CANCEL that closes the last seal of a chain."""
     asked = log.entries[_seal(log, chain[-1]).request]
-    unlisted = _closure(log, request.id, passed(log, result, chain))
+    unlisted = _closure(log, request.id, settled(log, result, chain))
     return _is_cancelled(log, asked, unlisted, membership)
 
 
@@ -181,7 +181,7 @@ def naive_coverage(
     membership: NaiveMembership,
 ) -> list[EntryId]:
     """Return what a seal behind a chain lists, with that answer of its end if it queues."""
-    closure = _closure(log, request.id, passed(log, result, chain))
+    closure = _closure(log, request.id, settled(log, result, chain))
     withdrawn = _withdrawn(log, closure, membership)
     if request.header.conflict == Conflict.QUEUE and answer is not None:
         closure.add(answer)

@@ -15,7 +15,7 @@ from replica.order.node import SealNode
 
 @dataclass(frozen=True, slots=True)
 class Covered:
-    """What a seal takes out of the entries that its chain has not passed yet."""
+    """What a seal takes out of the entries that its chain has not settled yet."""
 
     entries: tuple[EntryId, ...]
     """The ids that it lists, in order."""
@@ -87,8 +87,8 @@ def is_answer(entry: Entry, seal_id: EntryId | None) -> bool:
 
 def uncovered_closure(log: Log, starts: Iterable[EntryId], parent: SealNode | None) -> set[EntryId]:
     """Return entries and their ancestors by parents, without those the chain lists or left out."""
-    is_passed = parent.covers if parent is not None else None
-    return reach(starts, lambda i: log.entries[i].header.parents, is_passed, meter=log.meter)
+    is_settled = parent.covers if parent is not None else None
+    return reach(starts, lambda i: log.entries[i].header.parents, is_settled, meter=log.meter)
 
 
 def _forks(log: Log, closure: set[EntryId]) -> dict[Lane, int]:

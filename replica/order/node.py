@@ -89,8 +89,8 @@ class SealNode:
 
     def lists(self, entry_id: EntryId) -> bool:
         """Say whether this seal itself lists `entry_id`."""
-        is_passed = self.coverage.depth_of.get(entry_id) == self.depth
-        return is_passed and entry_id not in self.withdrawn
+        is_settled = self.coverage.depth_of.get(entry_id) == self.depth
+        return is_settled and entry_id not in self.withdrawn
 
     def lists_answer_of(self, parent: "SealNode") -> bool:
         """Say whether this seal lists the answer of the seal it extends."""

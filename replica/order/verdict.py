@@ -83,8 +83,8 @@ def judge(order: "Order", entry: Entry, seal: Seal) -> SealNode:
     if seal.context_digest != context_digest(log, parent, seal.entries):
         raise SealVoid(VoidReason.CONTEXT_DIGEST_WRONG)
     depth = parent.depth + 1 if parent else 0
-    passed = coverage_up_to(parent)
-    return SealNode(entry.id, seal, entry.header.author, parent, depth, passed, withdrawn)
+    settled = coverage_up_to(parent)
+    return SealNode(entry.id, seal, entry.header.author, parent, depth, settled, withdrawn)
 
 
 def _check_coverage(

@@ -450,7 +450,7 @@ class Conversation {
 
 // --- seals, coverage, tails (03 §3, §4) -----------------------------------------------------
 
-const ROOT = { id: "", chain: [], context: [], passed: [], digest: th("context") }; // what the first seals extend
+const ROOT = { id: "", chain: [], context: [], settled: [], digest: th("context") }; // what the first seals extend
 const isFork = (e) => e.kind === REQUEST && e.conflict === 1;
 const isAnswer = (e, node) => e.kind === GENERATION && onlyParent(e) === node.id;
 class Order extends Conversation {
@@ -486,8 +486,8 @@ class Order extends Conversation {
     const digest = entries.reduce((d, id) => sha256(d, unhex(id), unhex(this.at(id).body_digest)), prev.digest);
     need(hex(digest) === b.context_digest, "CONTEXT_DIGEST_WRONG");
     const node = { id: e.id, author: e.author, request: request.id, prev, entries, digest };
-    const passed = [...prev.passed, ...entries, ...this.withdrawn(this.unlisted(request, prev), m)];
-    Object.assign(node, { chain: [...prev.chain, node], context: [...prev.context, ...entries], passed });
+    const settled = [...prev.settled, ...entries, ...this.withdrawn(this.unlisted(request, prev), m)];
+    Object.assign(node, { chain: [...prev.chain, node], context: [...prev.context, ...entries], settled });
     this.nodes.set(e.id, node);
     this.sealOf.set(request.id, node);
   }
@@ -507,8 +507,8 @@ class Order extends Conversation {
     return node === ROOT || this.isEnded(this.at(node.request), this.unlisted(request, node), m);
   }
   unlisted(request, prev) { // C of ORD-6 without the answer
-    const passed = new Set(prev.passed);
-    return walk(without([request.id], passed), (id) => without(this.at(id).parents, passed));
+    const settled = new Set(prev.settled);
+    return walk(without([request.id], settled), (id) => without(this.at(id).parents, settled));
   }
   coverage(request, prev, answer, m) {
     const found = this.unlisted(request, prev), gone = this.withdrawn(found, m);
@@ -565,7 +565,7 @@ class Order extends Conversation {
   }
   isOpen(e) { return e.kind === REQUEST && this.now.sees(e) && !this.answerTo(e.id) && !this.closing(e).length; }
   late(tip) {
-    const listed = new Set(tip.passed), behind = this.descend([this.start(tip)]);
+    const listed = new Set(tip.settled), behind = this.descend([this.start(tip)]);
     const isApart = (e) => this.sealOf.has(e.id) || (isFork(e) && this.now.sees(e)) || this.isOpen(e);
     const asked = without(without(idsOf(this.entries.filter(isApart)), listed), behind);
     const seals = [...this.sealOf.values()].filter((n) => !tip.chain.includes(n));
