@@ -6,7 +6,7 @@ for the answer, so a host that never answers blocks nobody. One of a message, by
 or an owner, *withdraws* it: no seal whose request follows that CANCEL lists the message.
 """
 
-from collections.abc import Iterable
+from collections.abc import Set
 from typing import TYPE_CHECKING
 
 from replica.ids import EntryId
@@ -31,13 +31,14 @@ def has_effect(cancel: Entry, ended: Entry, membership: Membership) -> bool:
     return may_end and membership.is_visible(cancel)
 
 
-def withdrawn(log: Log, closure: Iterable[EntryId], membership: Membership) -> set[EntryId]:
-    """Return the messages that CANCELs of a closure withdraw, under a membership."""
+def withdrawn(log: Log, closure: Set[EntryId], membership: Membership) -> set[EntryId]:
+    """Return the messages of a closure that CANCELs in it withdraw, under a membership."""
     found = set[EntryId]()
     for entry in map(log.entries.__getitem__, log.meter.turns(closure)):
         if is_withdrawal(log, entry):
             (message,) = entry.header.parents
-            if has_effect(entry, log.entries[message], membership):
+            # One that the chain settled before is not in the closure, and stays as it is.
+            if message in closure and has_effect(entry, log.entries[message], membership):
                 found.add(message)
     return found
 

@@ -70,6 +70,8 @@ CHANGES: tuple[tuple[str, str, str, str], ...] = (
      "_may_list(entry, nodes, membership, forks)"),
     ("replica/order/tree.py", "withdrawn messages come back",
      "dict.fromkeys(node.withdrawn, node.depth)", "{}"),
+    ("replica/order/cancels.py", "what was settled is withdrawn again",
+     "if message in closure and has_effect", "if has_effect"),
     ("replica/order/eligible.py", "withdrawals are in no tail",
      "in CONTEXT_KINDS or is_withdrawal(log, entry)", "in CONTEXT_KINDS"),
     ("replica/order/verdict.py", "a withdrawn message is surely listed",

@@ -98,7 +98,7 @@ class RandomLog:
         """Take one random step."""
         steps = [self._say, self._ask, self._serve, self._answer, self._cancel, self._forge,
                  self._fork, self._change, self._say_beside]  # fmt: skip
-        self.random.choices(steps, [5, 5, 6, 6, 1, 3, 1, 2, 3])[0]()
+        self.random.choices(steps, [5, 5, 6, 6, 4, 3, 1, 2, 3])[0]()
 
     def _add(self, entry: Entry) -> Entry:
         self.held.admit(entry)
@@ -192,11 +192,13 @@ class RandomLog:
 
     def _cancel(self) -> None:
         """Cancel a request, or withdraw a message, also where the author may not."""
-        kind = self.random.choice([Kind.REQUEST, Kind.MESSAGE])
-        found = self._of(kind)
+        found = self._of(self.random.choice([Kind.REQUEST, Kind.MESSAGE, Kind.MESSAGE]))
         if found:
+            ended = self.random.choice(found if self.random.random() < 0.4 else found[-3:])
             author = self.random.choice(self.everyone)
-            self._write(author, Cancel(), [self.random.choice(found[-3:])])
+            if self.random.random() < 0.5:
+                author = next(w for w in self.everyone if w.public == ended.header.author)
+            self._write(author, Cancel(), [ended])
 
     def _forge(self) -> None:
         """Write a seal or an answer that mostly does not count."""

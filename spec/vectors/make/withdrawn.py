@@ -195,6 +195,34 @@ def _listed() -> dict[str, object]:
     )
 
 
+def _again() -> dict[str, object]:
+    s = History()
+    s.first_turn()
+    s.cancel("withdrawal", ADA, "hello")
+    s.say("oops", BOB, "answer", basis="seal")
+    s.cancel("first", BOB, "oops")
+    s.ask("more", ADA, "withdrawal", "first", basis="seal")
+    s.seal("seal-2", "more", ["answer", "more"], prev_seal="seal")
+    s.answer("answer-2", "seal-2")
+    s.cancel("second", BEA, "oops")
+    s.ask("third", ADA, "answer-2", "second", basis="seal-2")
+    s.seal("seal-3", "third", ["answer-2", "third"], prev_seal="seal-2")
+    s.ask("left", ADA, "answer", "hello", basis="seal", conflict=FORK)
+    s.ask("right", ADA, "answer-2", "oops", basis="seal-2", conflict=FORK)
+    return s.vector(
+        "withdrawn-again",
+        "a CANCEL of a message that the chain lists or left out already changes nothing for the"
+        " branches behind it",
+        tips=["seal-3"],
+        answers={"more": "answer-2", "third": None},
+        sealable={
+            "left": next_seal("seal", ["answer", "left"]),
+            "right": next_seal("seal-2", ["answer-2", "right"]),
+        },
+    )
+
+
 CASES = (
-    _followed, _beside, _by, _by_named_heads, _forked_lane, _for_good, _late, _unanswered, _listed
+    _followed, _beside, _by, _by_named_heads, _forked_lane, _for_good, _late, _unanswered, _listed,
+    _again,
 )  # fmt: skip

@@ -56,7 +56,8 @@ def test_an_owner_withdraws_messages_of_others_and_a_writer_does_not(role: Role)
     assert listed(turn, gone) == (turn.answer.id, *kept)
     assert is_withdrawn(turn.held.order, words.id) == (role == Role.OWNER)
     log = turn.held.log
-    assert withdrawn(log, [gone.id], log.membership) == {words.id} - {*kept}
+    assert withdrawn(log, {gone.id, words.id}, log.membership) == {words.id} - {*kept}
+    assert withdrawn(log, {gone.id}, log.membership) == set()
 
 
 def test_a_cancel_with_two_parents_or_of_a_request_withdraws_nothing() -> None:
