@@ -13,7 +13,7 @@ from antiphon.cli.command import Group, command
 from antiphon.cli.errors import FileUnusable, NotReplaced
 from antiphon.cli.session import Session
 from antiphon.cli.verify import read_file
-from replica.io import FILE_MODE, keys, sync_folder
+from replica.io import FILE_MODE, keys, own_key_of, sync_folder
 from replica.log import public_key
 from replica.refusals import ArgumentInvalid, KeyFileInvalid
 
@@ -49,6 +49,7 @@ def register(app: typer.Typer) -> None:
     ) -> None:
         """Write your key into a file, encrypted with a passphrase."""
         path = session.settings.key_path
+        keys.require_not_gone(path, session.settings.store_path)
         if not path.exists():
             raise KeyFileInvalid(f"{path} does not exist")
         pem = keys.backup(path, _passphrase(confirm=True))
@@ -56,11 +57,16 @@ def register(app: typer.Typer) -> None:
         _report(session, file, "backed up to")
 
     @command(group, "restore")
-    def restore(
+    async def restore(
         session: Session, file: Annotated[Path, typer.Argument(metavar="FILE", help="The backup.")]
     ) -> None:
-        """Restore a backed-up key; an existing key is never replaced."""
-        keys.restore(session.settings.key_path, read_file(file), _passphrase(confirm=False))
+        """Restore a backed-up key; an existing key is never replaced.
+
+        Beside a log it is the key that the log was written with.
+        """
+        owner = await own_key_of(session.settings.store_path)
+        text = read_file(file)
+        keys.restore(session.settings.key_path, text, _passphrase(confirm=False), owner=owner)
         _report(session, session.settings.key_path, "restored to")
 
 

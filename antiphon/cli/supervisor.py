@@ -205,9 +205,9 @@ class Supervisor:
         return argv + (["--numerics", self.numerics] if self.numerics else [])
 
     async def __aenter__(self) -> "Supervisor":
-        """Start both, the hub first. Raises AlreadyRunning, DaemonFailed or StoreError.
+        """Start both, the hub first. Raises AlreadyRunning, DaemonFailed or a StoreError.
 
-        On an error neither is left running.
+        HostKeyGone is one of these. On an error neither is left running.
         """
         with ExitStack() as held:
             held.enter_context(services_lock(self.data_dir))
@@ -222,8 +222,10 @@ class Supervisor:
 
     async def _start(self) -> None:
         # The host's own key file: created here if the host has not created it yet.
-        identity = self.data_dir / "host" / "identity.key"
-        self._host_key = public_key(keys.load_or_create(identity))
+        folder = self.data_dir / "host"
+        identity = folder / "identity.key"
+        key = keys.load_or_begin(identity, folder / "log" / "log.db", is_host=True)
+        self._host_key = public_key(key)
         await self.hub.start()
         ready = await self.host.start()
         if ready.key != self._host_key:

@@ -59,7 +59,7 @@ from replica.io import (
     add_services,
     bounded_server,
     listen,
-    load_or_create,
+    load_or_begin,
     load_or_create_secret,
     require_endpoint,
     require_loopback,
@@ -125,12 +125,13 @@ async def start(config: HostConfig, engine: TorchEngine | None = None) -> AsyncI
 
     An `engine` that is already loaded is used for the default profile, in place of the first
     model of `config`. Raises TlsRequired before anything is made; ModelFileError, FolderTaken,
-    ProfileTooLarge, StoreLocked, KeyFileInvalid, ArgumentInvalid. An unreachable hub is no
-    error: the host keeps trying.
+    ProfileTooLarge, StoreLocked, KeyFileInvalid, HostKeyGone, ArgumentInvalid. An unreachable
+    hub is no error: the host keeps trying.
     """
     invitations = Invitations.read(config.invitations)
     data_dir = await _own_folder(config)
-    key = load_or_create(data_dir / "identity.key")
+    store = data_dir / "log" / "log.db"
+    key = load_or_begin(data_dir / "identity.key", store, is_host=True)
     authenticator = Authenticator(key, load_or_create_secret(data_dir / "ticket.secret"))
     ring = KeyRing.load(config.key_ring.expanduser() if config.key_ring else data_dir)
     derived = data_dir / "derived"
@@ -141,7 +142,7 @@ async def start(config: HostConfig, engine: TorchEngine | None = None) -> AsyncI
     server = bounded_server()
     address = listen(server, config.listen)
     info = HostInfo(authenticator.public, address, offers.infos)
-    opening = await _opening(config, data_dir / "log" / "log.db", key, info, invitations)
+    opening = await _opening(config, store, key, info, invitations)
     async with opening as replica:
         archives = await asyncio.to_thread(prepared_folder, derived / "imports")
         hub_tier = HubCheckpoints(replica, profiles, pages, ring.archive, archives, _tier(config))

@@ -49,15 +49,16 @@ from replica.io.joining import (
     save_hub,
     saved_hub,
 )
-from replica.io.key_refusals import KeyFileGone
+from replica.io.key_refusals import HostKeyGone, KeyFileGone
 from replica.io.keyless import Keyless
-from replica.io.keys import load_or_create, load_or_create_secret
+from replica.io.keys import load_or_begin, load_or_create, load_or_create_secret
 from replica.io.linked_hosts import hosts_of, learn_hosts, linked_hosts
 from replica.io.listing import listed
 from replica.io.logs import LogFormat, configure_log, log_to_stderr
 from replica.io.long_logs import restored
 from replica.io.metrics_server import MetricsServer, require_endpoint
 from replica.io.opening import Opening
+from replica.io.own_key import own_key_of
 from replica.io.pending_joins import PendingJoin, forget_answered, pending_joins
 from replica.io.performer import Performer
 from replica.io.processes import LOOK_AGAIN_S
@@ -119,6 +120,7 @@ __all__ = [
     "FolderTaken",
     "FolderUse",
     "HostCalls",
+    "HostKeyGone",
     "HostMissing",
     "HostSample",
     "HostUnreachable",
@@ -186,6 +188,7 @@ __all__ = [
     "linked_hosts",
     "listed",
     "listen",
+    "load_or_begin",
     "load_or_create",
     "load_or_create_secret",
     "log_to_stderr",
@@ -199,6 +202,7 @@ __all__ = [
     "open_channel",
     "open_read_only",
     "own_file",
+    "own_key_of",
     "pending_joins",
     "petnames",
     "pin",

@@ -13,6 +13,25 @@ class KeyFileGone(KeyFileInvalid):
     )
 
 
+class HostKeyGone(KeyFileGone):
+    """The log of this host was written with a key whose file is gone."""
+
+    next_step = (
+        "Put the file back, or restore its backup: `antiphon key restore FILE --data-dir FOLDER`,"
+        " with the folder of the host. Without a backup, move `log` out of that folder and start"
+        " again: the host begins with a new key, and an owner of each conversation grants it."
+    )
+
+
+class KeyOfAnotherLog(KeyFileInvalid):
+    """The log here was written with another key than that of the backup."""
+
+    next_step = (
+        "Restore the backup of the key that is named, or restore this one into another folder"
+        " with `--data-dir`."
+    )
+
+
 class KeyFileTaken(KeyFileInvalid):
     """A key that is there is never replaced."""
 

@@ -10,6 +10,7 @@ tickets or derived state, and both are made again.
 import os
 import secrets
 import stat
+from contextlib import suppress
 from pathlib import Path
 
 from cryptography.exceptions import UnsupportedAlgorithm
@@ -23,10 +24,16 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_private_key,
 )
 
-from replica.ids import short
+from replica.ids import PublicKey, short
 from replica.io import key_text
 from replica.io.disk import create, set_aside, typed_errors
-from replica.io.key_refusals import BackupInvalid, KeyFileGone, KeyFileTaken
+from replica.io.key_refusals import (
+    BackupInvalid,
+    HostKeyGone,
+    KeyFileGone,
+    KeyFileTaken,
+    KeyOfAnotherLog,
+)
 from replica.log import public_key
 from replica.refusals import (
     ArgumentInvalid,
@@ -50,17 +57,25 @@ def load_or_create(path: Path) -> Ed25519PrivateKey:
     return _from_text(existing, None, str(path))
 
 
-def load_or_begin(path: Path, store: Path) -> Ed25519PrivateKey:
-    """Read the key file of a replica, or create it for one that has no store yet.
+def load_or_begin(path: Path, store: Path, *, is_host: bool = False) -> Ed25519PrivateKey:
+    """Read the key file of a replica or a host, or create it for one that has no store yet.
 
-    A store without its key is another identity's: with a fresh key nothing in it could go on,
-    and the old key could not be restored in its place. Raises KeyFileGone, and what
-    `load_or_create` raises.
+    Raises KeyFileGone, for a host HostKeyGone, and what `load_or_create` raises.
+    """
+    require_not_gone(path, store, is_host=is_host)
+    return load_or_create(path)
+
+
+def require_not_gone(path: Path, store: Path, *, is_host: bool = False) -> None:
+    """Raise KeyFileGone where there is a store and not the key it was written with.
+
+    Such a store is another identity's: with a fresh key nothing in it could go on, and the old
+    key could not be restored in its place.
     """
     # The store is looked at first: another process that begins the replica makes the key first.
     if store.is_file() and not path.exists():
-        raise KeyFileGone(f"{path} is gone; {store} was written with its key")
-    return load_or_create(path)
+        kind = HostKeyGone if is_host else KeyFileGone
+        raise kind(f"{path} is gone; {store} was written with its key")
 
 
 def backup(path: Path, passphrase: str) -> bytes:
@@ -77,24 +92,30 @@ def backup(path: Path, passphrase: str) -> bytes:
     return _to_text(_from_text(existing, None, str(path)), encryption)
 
 
-def restore(path: Path, backup_text: bytes, passphrase: str) -> Ed25519PrivateKey:
+def restore(
+    path: Path, backup_text: bytes, passphrase: str, *, owner: PublicKey | None = None
+) -> Ed25519PrivateKey:
     """Write the key of a backup to `path`; another key there is never replaced.
 
+    `owner` is the key that the log beside it was written with, None where that is not known.
     A damaged file is set aside. Raises BackupInvalid if the passphrase or the backup is wrong,
-    and KeyFileTaken if the file holds another key.
+    KeyOfAnotherLog if it is not the owner's, and KeyFileTaken if the file holds another key.
     """
     key = _from_backup(backup_text, _passphrase(passphrase))
-    _set_aside_if_no_file(path)
-    existing, held = _read(path), None
+    existing, held = _read(path) if path.is_file() else None, None
     if existing is not None:
-        try:
-            held = _from_text(existing, None, str(path))
-        except (KeyFileInvalid, KeyFileUnchecked):
-            set_aside(path)
-    if held is None:
-        _create(path, _to_text(key, NoEncryption()))
-    elif public_key(held) != public_key(key):
-        raise KeyFileTaken(f"{path} holds another key, {short(public_key(held))}")
+        with suppress(KeyFileInvalid, KeyFileUnchecked):
+            held = public_key(_from_text(existing, None, str(path)))
+    if held == public_key(key):
+        return key
+    if held is not None:
+        raise KeyFileTaken(f"{path} holds another key, {short(held)}")
+    if owner not in (None, public_key(key)):
+        theirs, ours = short(public_key(key)), short(owner or b"")
+        raise KeyOfAnotherLog(f"the backup holds the key {theirs}, and {ours} wrote the log here")
+    if not _set_aside_if_no_file(path) and existing is not None:
+        set_aside(path)
+    _create(path, _to_text(key, NoEncryption()))
     return key
 
 

@@ -35,6 +35,7 @@ from replica.io.local_socket import is_supported
 from replica.io.logger import get_logger
 from replica.io.on_demand import OnDemand
 from replica.io.opening import Opening
+from replica.io.own_key import note_own_key
 from replica.io.processes import Processes
 from replica.io.saved_acks import SavedAcks
 from replica.io.shared_store import SharedStore
@@ -127,6 +128,7 @@ class Replica:
             else:
                 store = await Store.open(store_path)
             stack.push_async_exit(store)
+            await note_own_key(store, public)
             acks = await SavedAcks.of_hub(store, hub_address)
             calls = None
             if hub_address is not None:

@@ -19,6 +19,9 @@ _TIME = struct.Struct("<q")
 HUB_KEY = "hub key "
 """Beginning of the keys under which the pinned keys of hubs are stored."""
 
+OWN_KEY = "own key"
+"""Key under which a replica or a host keeps the public key that opened its store last."""
+
 TOMBSTONES = ("deleted conversations", "deleted conversations, again")
 """Keys under which a store of three steps has its tombstones: all ids, under each."""
 

@@ -365,6 +365,26 @@ def test_a_backup_overwrites_nothing_and_a_restore_replaces_no_key(
     assert other.refused("key", "restore", str(backup)) == "KEY_FILE_TAKEN"
 
 
+def test_beside_a_log_only_the_key_that_wrote_it_is_restored(
+    world: World, me: Terminal, talked: str, tmp_path: Path
+) -> None:
+    mine, theirs, path = tmp_path / "mine", tmp_path / "theirs", me.data_dir / "identity.key"
+    me.ok("key", "backup", str(mine))
+    other = world.replica("other")
+    other.ok("key", "show")
+    other.ok("key", "backup", str(theirs))
+    path.unlink()
+    lost = me.run("key", "backup", str(tmp_path / "late"))
+    assert "antiphon key restore FILE" in " ".join(lost.stderr.split())
+    refused = me.run("key", "restore", str(theirs))
+    assert refused.exit_code == 1
+    assert "KEY_FILE_INVALID" in refused.stderr
+    assert "wrote the log here" in refused.stderr
+    assert not path.exists()
+    me.ok("key", "restore", str(mine))
+    assert "the second message" in me.ok("log", talked[:12])
+
+
 def test_a_key_file_that_is_none_or_open_to_others_is_refused(me: Terminal, tmp_path: Path) -> None:
     assert me.refused("key", "backup", str(tmp_path / "x")) == "KEY_FILE_INVALID"
     me.ok("key", "show")

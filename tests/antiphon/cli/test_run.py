@@ -231,6 +231,18 @@ async def test_the_host_links_to_the_hub_beside_it_also_where_that_has_another_k
         assert supervisor.host.pid is not None  # a scripted host is ready once it is linked
 
 
+def test_up_makes_no_other_host_of_a_folder_whose_key_is_gone(tmp_path: Path) -> None:
+    folder = tmp_path / "services" / "host"
+    (folder / "log").mkdir(parents=True)
+    (folder / "log" / "log.db").touch()
+    done = antiphon(tmp_path, "up", "--data-dir", str(folder.parent), "--hub-port", "0")
+    assert done.returncode == 1
+    assert "identity.key is gone" in " ".join(done.stderr.split())
+    assert "the folder of the host" in " ".join(done.stderr.split())
+    assert "KEY_FILE_INVALID" in done.stderr
+    assert not (folder / "identity.key").exists()
+
+
 async def test_a_host_that_keeps_its_key_elsewhere_is_not_run_without_a_word(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

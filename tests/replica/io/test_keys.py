@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.serialization import (
 
 from replica.ids import PublicKey
 from replica.io import key_text, keys
-from replica.io.key_refusals import BackupInvalid, KeyFileGone
+from replica.io.key_refusals import BackupInvalid, KeyFileGone, KeyOfAnotherLog
 from replica.log.entry import public_key
 from replica.refusals import ArgumentInvalid, KeyFileInvalid, KeyFileUnchecked
 
@@ -253,6 +253,20 @@ def test_a_replica_s_key_is_made_for_a_new_one_alone(path: Path, tmp_path: Path)
     assert not path.exists()
     keys.restore(path, backup, "p")
     assert public_key(keys.load_or_begin(path, store)) == mine
+
+
+def test_a_backup_of_another_key_than_the_log_s_is_not_restored(path: Path, tmp_path: Path) -> None:
+    mine = public_key(keys.load_or_create(path))
+    backup = keys.backup(path, "p")
+    other = tmp_path / "other.key"
+    with pytest.raises(KeyOfAnotherLog, match="wrote the log here"):
+        keys.restore(other, backup, "p", owner=PublicKey(bytes(32)))
+    assert not other.exists()
+    write_private(other, b"damaged")
+    with pytest.raises(KeyOfAnotherLog):
+        keys.restore(other, backup, "p", owner=PublicKey(bytes(32)))
+    assert other.read_bytes() == b"damaged"
+    assert public_key(keys.restore(other, backup, "p", owner=mine)) == mine
 
 
 def test_the_key_named_in_the_file_is_the_private_key_s(path: Path, tmp_path: Path) -> None:
