@@ -14,6 +14,7 @@ from replica.errors import Unavailable
 from replica.ids import ConversationId, Digest
 from replica.io import rpc
 from replica.io.blob_files import BlobState
+from replica.io.call_end import typed_end
 from replica.io.hub_calls import HubCalls, Metadata
 from replica.refusals import BlobMissing, BlobOffsetInvalid, HubUnreachable, SlowReader
 
@@ -79,7 +80,6 @@ class BlobCalls:
                 await self._write(first, read)
                 break
             except (BlobOffsetInvalid, HubUnreachable):
-                # gRPC hides a refusal that comes while data is sent: INTERNAL. Stat tells more.
                 if not tries_left:
                     raise
                 refused = offset
@@ -89,7 +89,9 @@ class BlobCalls:
             try:
                 async with asyncio.timeout(limits.WRITE_TIMEOUT_S) as patience:
                     requests = _requests(first, read, partial(_extend, patience))
-                    answer = await rpc.typed(self._stub.Write(requests, metadata=metadata))
+                    writing = self._stub.Write(requests, metadata=metadata)
+                    async with typed_end(writing):
+                        answer = await writing
             except TimeoutError as error:
                 patience_s = limits.WRITE_TIMEOUT_S
                 raise SlowReader(f"the hub took no data for {patience_s:.0f} s") from error

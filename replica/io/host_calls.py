@@ -13,6 +13,7 @@ from antiphon.v1.host_pb2_grpc import HostServiceStub
 from replica.conversation import NO_ENTRY, Finding, Receipt, ReplayMode, check_reply
 from replica.ids import ConversationId, Digest, EntryId, PublicKey
 from replica.io import rpc, status
+from replica.io.call_end import typed_end
 from replica.io.forked import note_grpc
 from replica.io.grpc_server import require_loopback
 from replica.io.host_views import ContextPages, HostSample, pages_from_pb, sample_from_pb
@@ -185,17 +186,11 @@ class HostCalls:
         await self.authenticate()
         call = self._stub.Import(metadata=self._metadata())
         try:
-            response = None
             with self._reached():
-                for part in parts:
-                    await rpc.typed(call.write(pb.ImportRequest(data=part)))
-                    if response is None:  # a host that refuses does so before the rest is sent
-                        response = await rpc.typed(call.read())
-                await call.done_writing()
-                done: pb.ImportResponse = await rpc.typed(call.read())
+                async with typed_end(call):
+                    return await _upload(call, parts)
         finally:
             call.cancel()
-        return done
 
     async def stats(self) -> HostSample:
         """Return the host's metrics and the running requests that this key may see."""
@@ -218,3 +213,15 @@ class HostCalls:
 
     def _metadata(self) -> tuple[tuple[str, bytes], ...]:
         return ((rpc.TICKET_METADATA, self._ticket or b""),)
+
+
+async def _upload(call: Any, parts: Iterable[bytes]) -> pb.ImportResponse:
+    is_first = True
+    for part in parts:
+        await call.write(pb.ImportRequest(data=part))
+        if is_first:  # most refusals come before the rest is sent
+            await call.read()
+        is_first = False
+    await call.done_writing()
+    done: pb.ImportResponse = await call.read()
+    return done

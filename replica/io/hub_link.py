@@ -8,10 +8,9 @@ import random
 import time
 from collections.abc import Callable
 
-import grpc
-
 from replica.errors import AntiphonError
-from replica.io import rpc, status
+from replica.io import rpc
+from replica.io.call_end import typed_end
 from replica.io.driver import ReplicaDriver
 from replica.io.hub_calls import HubCalls
 from replica.io.link_outbox import Call, LinkOutbox
@@ -92,15 +91,13 @@ class HubLink:
         reader = asyncio.create_task(self._read_all(call), name="link reader")
         overflow = asyncio.create_task(outbox.full(), name="link overflow")
         try:
-            async with self._calls.renewed():
+            async with self._calls.renewed(), typed_end(call):
                 driver.acks.hub = hub_key
                 driver.do(driver.core.connected(hub_key, time.monotonic()))
                 ends = (reader, overflow)
                 done, _ = await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
                 for ended in done:
                     await ended
-        except grpc.aio.AioRpcError as error:
-            raise status.from_rpc_error(error) from error
         finally:
             call.cancel()
             for task in (writer, reader, overflow):

@@ -7,7 +7,8 @@ from typing import Any
 
 import grpc
 
-from replica.io import rpc, status
+from replica.io import rpc
+from replica.io.call_end import typed_end
 from replica.link import Frame, Message
 from replica.refusals import HubUnreachable
 
@@ -25,12 +26,8 @@ async def short_link(channel: Any, ticket: bytes, wanted: str) -> AsyncIterator[
         metadata=((rpc.TICKET_METADATA, ticket),)
     )
     try:
-        async with asyncio.timeout(rpc.CALL_TIMEOUT_S):
+        async with asyncio.timeout(rpc.CALL_TIMEOUT_S), typed_end(call, wanted):
             yield call
-    except grpc.aio.AioRpcError as error:
-        raise status.from_rpc_error(error) from error
-    except asyncio.InvalidStateError as error:  # gRPC's where a stream is written behind its end
-        raise cut_short(wanted) from error
     except TimeoutError as error:
         raise HubUnreachable(f"{wanted} did not come in time") from error
     finally:

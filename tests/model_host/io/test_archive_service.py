@@ -17,7 +17,7 @@ from model_host.io.config import HostConfig
 from model_host.io.server import HostServer
 from model_host.io.server import start as start_host
 from model_host.kv.checkpoint import Manifest
-from replica.errors import AntiphonError
+from replica.errors import AntiphonError, StoreError
 from replica.ids import ConversationId, PublicKey
 from replica.io.host_calls import HostCalls
 from replica.io.keys import load_or_create
@@ -90,6 +90,24 @@ async def test_an_import_that_is_left_while_it_is_stored_ends_before_its_file(
             free.set()
             await until(lambda: bool(stored))
     assert isinstance(stored[0], Manifest)
+
+
+async def test_a_host_that_refuses_in_the_middle_of_an_upload_is_understood(served: ServedHost):
+    async with served.host() as host:
+        talk = await Talk.begin(served.replica, host.key)
+        await talk.ask(LONG, tokens=4, sampling=SEEDED)
+        await served.kept(talk, host, 1)
+        async with HostCalls(host.address, served.replica.key, host.key) as calls:
+            archive = b"".join([part async for part in calls.export(talk.id)])
+            imports = served.folder / "host" / "derived" / "imports"
+            imports.rmdir()
+            imports.touch()
+            for _ in range(5):
+                with pytest.raises(StoreError) as caught:
+                    await calls.import_([archive[:4_000], *[bytes(250_000)] * 100])
+                assert str(imports) not in caught.value.detail
+            imports.unlink()
+            await calls.import_(parts(archive))
 
 
 async def has_log(host: HostServer, talk: Talk) -> None:
