@@ -31,8 +31,12 @@ from replica.errors import AntiphonError, HostError
 
 
 def finish_detail(error: AntiphonError) -> str:
-    """Return the finish detail of a generation that was refused or interrupted."""
-    return f"{error.reason}: {error.detail.removesuffix('.')}. {error.next_step}"
+    """Return the finish detail of a generation that was refused or interrupted.
+
+    It is signed into the log, where all members read it.
+    """
+    told = error.for_peer()
+    return f"{told.reason}: {told.detail.removesuffix('.')}. {told.next_step}"
 
 
 class GenerationRefused(HostError):

@@ -48,6 +48,10 @@ class AntiphonError(Exception):
         """The problem in one sentence."""
         return str(self.args[0])
 
+    def for_peer(self) -> "AntiphonError":
+        """Return the error as a peer is told."""
+        return self
+
 
 class EntryRefused(AntiphonError):
     """The entry breaks a rule of the protocol."""
@@ -78,7 +82,7 @@ class StoreError(AntiphonError):
     next_step = "Check disk and data folder of the process whose store it is, and start it again."
 
     def for_peer(self) -> "StoreError":
-        """Return the error as a peer is told: details name paths of this machine."""
+        """Return the error without its detail, which names paths of this machine."""
         return type(self)()
 
 

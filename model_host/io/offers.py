@@ -185,7 +185,9 @@ def reopen(offer: Offer) -> ModelFile:
     """
     file = open_model(offer.source.path)
     if file.sha256 != offer.profile.weights_digest:
-        raise ProfileUnavailable(f"{file.path} is another file than at the start of the host")
+        log.warning("the model is another file than at the start of the host", path=str(file.path))
+        name = offer.profile.name
+        raise ProfileUnavailable(f"{name}: its model is another file than at the start of the host")
     return file
 
 

@@ -178,7 +178,15 @@ class Profiles:
         except ProfileUnavailable:
             raise
         except AntiphonError as error:
-            raise ProfileUnavailable(f"{name}: {error.reason}: {error.detail}") from error
+            # The detail names files of this machine; the refusal is signed into the log.
+            log.warning(
+                "profile not loaded",
+                model=name,
+                reason=error.reason,
+                detail=error.detail,
+                next_step=error.next_step,
+            )
+            raise ProfileUnavailable(f"{name}: {error.reason}") from error
         except Exception as error:  # of torch, for want of memory; logged
             log.exception("loading failed")
             raise ProfileUnavailable(f"{name}: the engine failed while it was loaded") from error

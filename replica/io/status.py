@@ -78,12 +78,8 @@ def status_of(error: AntiphonError) -> status_pb2.Status:
         delay = duration_pb2.Duration(seconds=int(wait_s), nanos=int(wait_s % 1 * 1e9))
         details.append(_any(error_details_pb2.RetryInfo(retry_delay=delay)))
     return status_pb2.Status(
-        code=code_of(error).value[0], message=_detail_for_peer(error)[:500], details=details
+        code=code_of(error).value[0], message=error.for_peer().detail[:500], details=details
     )
-
-
-def _detail_for_peer(error: AntiphonError) -> str:
-    return (error.for_peer() if isinstance(error, StoreError) else error).detail
 
 
 def _any(message: error_details_pb2.ErrorInfo | error_details_pb2.RetryInfo) -> any_pb2.Any:

@@ -90,7 +90,7 @@ class Outbox:
 
     def end(self, error: AntiphonError) -> None:
         """End the stream with a Close that names the error."""
-        self.put(Frame.of(Close(None, Fault.of(error)), "to_client"))
+        self.put(Frame.of(Close(None, Fault.of(error.for_peer())), "to_client"))
         self.put(None)
 
     def drop(self, error: AntiphonError) -> None:

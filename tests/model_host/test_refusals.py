@@ -17,9 +17,13 @@ def test_a_generation_says_reason_detail_and_next_step(kind: type[GenerationRefu
 
 
 def test_a_failure_that_is_no_refusal_has_a_detail_of_the_same_form() -> None:
-    for error in (HostError("The host failed."), StoreError("no space")):
-        words = error.detail.removesuffix(".")
-        assert finish_detail(error) == f"{error.reason}: {words}. {error.next_step}"
+    error = HostError("The host failed.")
+    assert finish_detail(error) == f"{error.reason}: The host failed. {error.next_step}"
+
+
+def test_members_are_told_no_path_of_the_host() -> None:
+    said = finish_detail(StoreError("/srv/host/log.db was moved"))
+    assert said == f"STORE_FAILED: The store failed. {StoreError.next_step}"
 
 
 def test_bytes_the_vocabulary_lacks_are_named() -> None:

@@ -8,6 +8,7 @@ import weakref
 from pathlib import Path
 
 import pytest
+import structlog.testing
 
 from model_host.engine import open_model
 from model_host.errors import ProfileTooLarge
@@ -190,11 +191,16 @@ async def test_a_profile_that_can_not_be_loaded_refuses_its_own_requests_alone(t
         change_weights(tmp_path / "second", 2.0)
         request, answer = await two.talk.ask("hello", tokens=2, profile=two.second.profile.digest)
         assert answer.finish_reason == FinishReason.REFUSED
-        assert answer.finish_detail.startswith("PROFILE_UNAVAILABLE: ")
+        other = "PROFILE_UNAVAILABLE: second: its model is another file than at the start"
+        assert answer.finish_detail.startswith(other)
         assert request not in two.talk.held.order.seal_of
         (tmp_path / "second" / "model.safetensors").unlink()
-        _, answer = await two.talk.ask("hello", tokens=2, profile=two.second.profile.digest)
-        assert answer.finish_detail.startswith("PROFILE_UNAVAILABLE: second: MODEL_FILE_MISSING")
+        with structlog.testing.capture_logs() as lines:
+            _, gone = await two.talk.ask("hello", tokens=2, profile=two.second.profile.digest)
+        assert gone.finish_detail.startswith("PROFILE_UNAVAILABLE: second: MODEL_FILE_MISSING. ")
+        assert str(tmp_path) not in answer.finish_detail + gone.finish_detail
+        (told,) = (line for line in lines if line["event"] == "profile not loaded")
+        assert str(tmp_path / "second") in told["detail"]
         _, answer = await two.talk.ask("hello", tokens=2)
         assert len(answer.token_ids) == 2
 
