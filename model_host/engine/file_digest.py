@@ -8,6 +8,8 @@ import hashlib
 import os
 from pathlib import Path
 
+from model_host.engine.regular_file import open_regular
+
 _digests: dict[tuple[int, ...], bytes] = {}
 
 
@@ -16,7 +18,7 @@ def file_sha256(path: Path) -> bytes:
 
     A write changes the time of the last change of status, which programs can't set.
     """
-    with path.open("rb") as file:
+    with open_regular(path) as file:
         stat = os.fstat(file.fileno())
         key = (stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns)
         if key not in _digests:

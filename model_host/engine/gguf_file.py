@@ -26,6 +26,7 @@ from model_host.engine.model_file import (
     naming,
     number,
 )
+from model_host.engine.regular_file import open_regular
 from model_host.errors import (
     ModelArchitectureUnknown,
     ModelFileInvalid,
@@ -55,7 +56,7 @@ class GgufTensors:
 
     def _bytes(self, name: str) -> _Bytes:
         entry = self.entries[name]
-        with self.path.open("rb") as file:
+        with open_regular(self.path) as file:
             file.seek(entry.offset)
             data = file.read(entry.nbytes)
         if len(data) != entry.nbytes:

@@ -12,6 +12,7 @@ from typing import Any
 
 from gguf.constants import GGML_QUANT_SIZES, GGMLQuantizationType
 
+from model_host.engine.regular_file import open_regular
 from model_host.errors import (
     ModelArchitectureUnknown,
     ModelFileInvalid,
@@ -123,7 +124,7 @@ def read_header(path: Path) -> tuple[dict[str, Any], dict[str, TensorEntry]]:
     ModelArchitectureUnknown.
     """
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             if file.read(4) != MAGIC:
                 raise ModelFileInvalid(f"{path} doesn't start with {MAGIC!r}.")
             with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:

@@ -20,6 +20,7 @@ from model_host.engine.hf_config import read_config, with_rope_scaling
 from model_host.engine.hf_tokenizer import read_template, read_tokenizer
 from model_host.engine.json_file import read_json
 from model_host.engine.model_file import ModelFile, check_tensors, naming
+from model_host.engine.regular_file import open_regular
 from model_host.errors import ModelArchitectureUnknown, ModelFileInvalid, ModelFileMissing
 
 CONFIG = "config.json"
@@ -95,18 +96,20 @@ class FolderTensors:
 def _open(path: Path) -> Any:
     """Map a safetensors file. Raises ModelFileMissing or ModelFileInvalid."""
     try:
+        open_regular(path).close()
         return safe_open(path, framework="pt")
     except SafetensorError as error:
         raise ModelFileInvalid(f"{path} isn't a whole safetensors file: {error}") from error
     except OSError as error:
-        raise ModelFileMissing(f"{path} can't be read: {error}") from error
+        reason = error.strerror or error
+        raise ModelFileMissing(f"{path} can't be read: {reason}.") from error
 
 
 def _files(folder: Path) -> list[Path]:
     """Return the folder's safetensors files. Raises ModelFileMissing or ModelFileInvalid."""
-    if (folder / _WEIGHTS).is_file():
+    if (folder / _WEIGHTS).exists():
         return [folder / _WEIGHTS]
-    if not (folder / _INDEX).is_file():
+    if not (folder / _INDEX).exists():
         raise ModelFileMissing(f"{folder} has neither {_WEIGHTS} nor {_INDEX}.")
     placed = read_json(folder / _INDEX).get("weight_map")
     if not isinstance(placed, dict) or not placed:
@@ -146,7 +149,7 @@ def folder_sha256(files: list[Path]) -> bytes:
 def _generation(folder: Path) -> dict[str, Any]:
     """Read generation_config.json, if there is one. Raises ModelFileInvalid."""
     path = folder / _GENERATION
-    return read_json(path) if path.is_file() else {}
+    return read_json(path) if path.exists() else {}
 
 
 def open_folder(folder: Path) -> ModelFile:

@@ -32,7 +32,7 @@ def read_tokenizer(folder: Path, fields: Mapping[str, Any], vocab: int) -> Token
         raise ModelFileInvalid(f"{_TOKENIZER} has no model.")
     _check_kind(whole, model)
     tokens, types = _tokens(_table(model, "vocab"), _added(whole), vocab)
-    settings = read_json(folder / _SETTINGS) if (folder / _SETTINGS).is_file() else {}
+    settings = read_json(folder / _SETTINGS) if (folder / _SETTINGS).exists() else {}
     ignore_merges = bool(model.get("ignore_merges"))
     return TokenizerData(
         model="gpt2",
@@ -47,9 +47,9 @@ def read_tokenizer(folder: Path, fields: Mapping[str, Any], vocab: int) -> Token
 
 def read_template(folder: Path) -> str:
     """Return the chat template; empty without one. Raises a ModelFileError."""
-    if (folder / _TEMPLATE).is_file():
+    if (folder / _TEMPLATE).exists():
         return read_text(folder / _TEMPLATE)
-    if not (folder / _SETTINGS).is_file():
+    if not (folder / _SETTINGS).exists():
         return ""
     found = read_json(folder / _SETTINGS).get("chat_template") or ""
     if isinstance(found, list):

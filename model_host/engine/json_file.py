@@ -5,6 +5,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+from model_host.engine.regular_file import open_regular
 from model_host.errors import ModelFileInvalid, ModelFileMissing
 
 BYTES_MAX = 64 * 1024 * 1024
@@ -51,7 +52,7 @@ def _inside(place: str, name: str) -> str:
 def read_text(path: Path) -> str:
     """Read a text file. Raises ModelFileMissing or ModelFileInvalid."""
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             data = file.read(BYTES_MAX + 1)
     except FileNotFoundError as error:
         raise ModelFileMissing(f"There is no file {path}.") from error

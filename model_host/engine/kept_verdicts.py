@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from model_host.engine.numerics import SelfTest
+from model_host.engine.regular_file import open_regular
 from model_host.kv import canonical_json
 
 log = logging.getLogger(__name__)
@@ -81,7 +82,7 @@ class KeptVerdicts:
         """Return the verdict under a key; None if there is none, or none that can be used."""
         path = self._path(key)
         try:
-            with path.open("rb") as file:
+            with open_regular(path) as file:
                 return decode(key, file.read(_BYTES_MAX))
         except FileNotFoundError:
             return None

@@ -42,7 +42,8 @@ class InUse:
     def __init__(self, path: Path) -> None:
         """Open a file under a lock that all its users share. Raises OSError."""
         self.descriptor = -1
-        self.descriptor = os.open(path, os.O_RDONLY)
+        # A pipe instead of the file is not waited for, and fails the checks.
+        self.descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
         fcntl.flock(self.descriptor, fcntl.LOCK_SH)
 
     def __del__(self) -> None:
@@ -151,7 +152,7 @@ class WeightsCache:
 def _remove(path: Path) -> bool:
     """Remove a file unless it is in use; say whether it is gone."""
     try:
-        with path.open("rb") as file:
+        with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
             fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
             path.unlink()
     except BlockingIOError:

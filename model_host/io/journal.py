@@ -9,6 +9,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
+from model_host.io.pack_files import read_whole
 from model_host.journal_records import (
     HEAD_BYTES,
     JournalHead,
@@ -22,6 +23,8 @@ from replica.ids import Digest, EntryId
 from replica.io import FILE_MODE, make_folder, sync_folder, typed_errors
 
 _NAME = re.compile("[0-9a-f]{64}")
+_WRITE = os.O_WRONLY | os.O_NONBLOCK
+"""A pipe in place of a journal is refused: nobody would read it."""
 
 
 class Journal:
@@ -67,7 +70,7 @@ class Journals:
         path = self._path(head.request)
         with typed_errors():
             make_folder(self._folder)  # without it no request is answered until the next start
-            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, FILE_MODE)
+            descriptor = os.open(path, _WRITE | os.O_CREAT | os.O_TRUNC, FILE_MODE)
             try:
                 _write_all(descriptor, head.encode())
                 os.fsync(descriptor)
@@ -84,7 +87,7 @@ class Journals:
         """
         path = self._path(request)
         with typed_errors():
-            return decode_journal(path.read_bytes(), logprobs) if path.exists() else None
+            return decode_journal(read_whole(path), logprobs) if path.exists() else None
 
     def resume(self, head: JournalHead, choices: Sequence[Choice], logprobs: int = 0) -> Journal:
         """Open a journal to write after `choices`; an incomplete token at the end is cut off.
@@ -95,7 +98,7 @@ class Journals:
         token_ids = tuple(choice.token_id for choice in choices)
         size = HEAD_BYTES + len(choices) * token_bytes(logprobs)
         with typed_errors():
-            descriptor = os.open(path, os.O_WRONLY)
+            descriptor = os.open(path, _WRITE)
             try:
                 os.ftruncate(descriptor, size)
                 os.lseek(descriptor, size, os.SEEK_SET)

@@ -92,3 +92,13 @@ def test_a_half_written_token_is_cut_off_before_the_next(tmp_path: Path):
     journal.append([Choice(8)])
     journal.close()
     assert journals.read(HEAD.request) == (HEAD, [*TOKENS, Choice(8)])
+
+
+def test_a_pipe_in_place_of_a_journal_is_not_waited_for(tmp_path: Path):
+    path = written(tmp_path)
+    path.unlink()
+    os.mkfifo(path)
+    journals = Journals(tmp_path)
+    assert journals.read(HEAD.request) is None
+    with pytest.raises(StoreError):
+        journals.create(HEAD)
