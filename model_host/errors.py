@@ -34,7 +34,7 @@
     │   └── ArchiveTooLarge           more bytes than a host accepts
     └── GenerationRefused             a request that can't be answered: model_host/refusals.py
 
-No checkpoint error reaches a user: the caller prefills instead, and counts the error.
+A checkpoint error reaches a user of Export alone: all others prefill instead, and count the error.
 """
 
 from replica.errors import HostError
@@ -184,12 +184,16 @@ class CheckpointMissing(CheckpointError):
     """No checkpoint fits these tokens."""
 
     reason = "CHECKPOINT_MISSING"
+    next_step = "Send a message, wait until the host has stored what it computed, and try again."
 
 
 class CheckpointCorrupt(CheckpointError):
     """Stored bytes fail a check; they are quarantined and not read again."""
 
     reason = "CHECKPOINT_CORRUPT"
+    next_step = (
+        "Do nothing: the host computes the context again, and stores it with the next answer."
+    )
 
 
 class CheckpointTooLarge(CheckpointError):

@@ -88,7 +88,7 @@ class Checkpoints:
         for manifest in self.manifests(conversation):
             if manifest.namespace == namespace not in self._distrusted:
                 return manifest
-        raise CheckpointMissing
+        raise CheckpointMissing("no checkpoint of this conversation is stored here")
 
     def delete(self, conversation: bytes) -> None:
         """Remove all checkpoints of a conversation."""

@@ -31,6 +31,14 @@ class HostUnreachable(HubUnreachable):
     next_step = "Start the host, `antiphon up` does, or check its address."
 
 
+class NotAHost(HostUnreachable):
+    """The address is not that of a model host."""
+
+    reason = "NOT_A_HOST"
+    next_step = "Give a model host's address, or none, and the host is asked that the hub names."
+    retryable = False
+
+
 class HostCalls:
     """A channel to a model host; use as an async context manager, or close it."""
 
@@ -60,7 +68,7 @@ class HostCalls:
     async def authenticate(self) -> PublicKey:
         """Obtain a fresh ticket; return the host's key.
 
-        Raises PeerIdentityChanged, HostUnreachable.
+        Raises PeerIdentityChanged, HostUnreachable, NotAHost.
         """
 
         async def call(request: sync_pb2.AuthenticateRequest) -> sync_pb2.AuthenticateResponse:
@@ -205,9 +213,13 @@ class HostCalls:
 
     @contextmanager
     def _reached(self) -> Iterator[None]:
-        """Name the host where the call's error names the hub. Raises HostUnreachable."""
+        """Name the host where the call's error names the hub. Raises HostUnreachable, NotAHost."""
         try:
             yield
+        except status.NotServed as error:
+            if self._ticket is not None:
+                raise HostUnreachable("it serves no such call") from error
+            raise NotAHost(f"{self.address} is not the address of a model host") from error
         except HubUnreachable as error:
             raise HostUnreachable(error.detail) from error
 

@@ -32,6 +32,16 @@ class KeyOfAnotherLog(KeyFileInvalid):
     )
 
 
+class SecretInvalid(KeyFileInvalid):
+    """A secret has another size than it was made with, or other users can read it."""
+
+    next_step = (
+        "Run `antiphon repair --data-dir FOLDER`, which sets the file aside: the next start makes"
+        " another secret, and tickets or checkpoints that need it. No backup is needed. Or run"
+        " `chmod 600` on the file, where it is open to others."
+    )
+
+
 class KeyFileTaken(KeyFileInvalid):
     """A key that is there is never replaced."""
 

@@ -33,6 +33,7 @@ from replica.io.key_refusals import (
     KeyFileGone,
     KeyFileTaken,
     KeyOfAnotherLog,
+    SecretInvalid,
 )
 from replica.log import public_key
 from replica.refusals import (
@@ -147,24 +148,30 @@ def repair(path: Path) -> str:
 def load_or_create_secret(path: Path, n_bytes: int = SECRET_BYTES) -> bytes:
     """Read a file of exactly `n_bytes` random bytes, or create it.
 
-    Used for MAC keys and salts. Raises KeyFileInvalid or StoreError.
+    Used for MAC keys and salts. Raises SecretInvalid or StoreError.
     """
-    secret = _read(path)
+    secret = _read_secret(path)
     if secret is None:
         secret = _create(path, secrets.token_bytes(n_bytes))
     if len(secret) != n_bytes:
-        raise KeyFileInvalid(f"{path} has {len(secret)} bytes, not {n_bytes}")
+        raise SecretInvalid(f"{path} has {len(secret)} bytes, not {n_bytes}")
     return secret
 
 
 def repair_secret(path: Path, n_bytes: int = SECRET_BYTES) -> bool:
-    """Set a secret of a wrong size aside, so that the next start makes another; say whether."""
+    """Set a secret of a wrong size aside, so that the next start makes another; say whether.
+
+    Raises SecretInvalid for one of the right size that is open to others.
+    """
     if _set_aside_if_no_file(path):
         return True
-    secret = _read(path)
-    if secret is None or len(secret) == n_bytes:
-        return False
-    set_aside(path)
+    with typed_errors():
+        if not path.exists():
+            return False
+        if path.stat().st_size == n_bytes:
+            _read_secret(path)
+            return False
+        set_aside(path)
     return True
 
 
@@ -183,6 +190,13 @@ def _read(path: Path) -> bytes | None:
                 return file.read()
         finally:
             os.close(descriptor)
+
+
+def _read_secret(path: Path) -> bytes | None:
+    try:
+        return _read(path)
+    except KeyFileInvalid as error:
+        raise SecretInvalid(error.detail) from error
 
 
 def _require_private(path: Path, state: os.stat_result) -> None:

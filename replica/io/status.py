@@ -110,6 +110,12 @@ class PeerError(AntiphonError):
         return error
 
 
+class NotServed(refusals.HubUnreachable):
+    """What listens at the address serves no such call."""
+
+    next_step = "Check the address: what listens there is no hub, or one of another version."
+
+
 def error_of(fault: Fault) -> AntiphonError:
     """Return the typed error of a peer's fault."""
     for kind in _classes():
@@ -128,6 +134,8 @@ def from_rpc_error(error: grpc.aio.AioRpcError) -> AntiphonError:
         return refusals.HubUnreachable(f"{code.name.lower()}, with a malformed status")
     if not fault.reason and code is grpc.StatusCode.RESOURCE_EXHAUSTED:
         return refusals.FrameTooLarge(fault.detail)  # gRPC's own limit
+    if not fault.reason and code is grpc.StatusCode.UNIMPLEMENTED:
+        return NotServed()
     if not fault.reason:
         return refusals.HubUnreachable(_words_of(code, fault.detail))
     return error_of(fault)

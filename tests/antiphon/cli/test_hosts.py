@@ -117,6 +117,14 @@ def test_a_host_is_asked_that_answers_questions(world: World, me: Terminal, comm
         assert me.refused(command) == "HOST_UNREACHABLE"
 
 
+def test_a_hub_asked_as_a_model_host_is_said_to_be_none(world: World, me: Terminal) -> None:
+    me.ok("new")
+    asked = me.run("pages", "show", "--host-address", world.address)
+    assert f"{world.address} is not the address of a model host" in asked.stderr
+    assert "NOT_A_HOST" in asked.stderr
+    assert "does not answer" not in asked.stderr
+
+
 def test_vouching_withdrawn_revokes_nothing(world: World, me: Terminal) -> None:
     me.ok("new")
     restart(world, vouches=False)

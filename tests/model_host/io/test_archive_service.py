@@ -168,6 +168,7 @@ async def test_archives_that_were_changed_or_are_foreign_leave_nothing(
             with pytest.raises(AntiphonError) as nothing:
                 _ = [part async for part in calls.export(other.id)]
             assert nothing.value.reason == "CHECKPOINT_MISSING"
+            assert nothing.value.next_step.startswith("Send a message, wait until the host")
             await host.thread.evict(talk.id, checkpoints=True)
             flipped = bytearray(archive)
             flipped[len(archive) // 2] ^= 1

@@ -1,12 +1,14 @@
 """A model host that can't be reached is named, in unary calls as in streams."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
 
 import pytest
 
 from replica.conversation.receipt import ReplayMode
 from replica.ids import ConversationId, PublicKey
-from replica.io.host_calls import HostCalls, HostUnreachable
+from replica.io.host_calls import HostCalls, HostUnreachable, NotAHost
+from tests.support.callers import serve_hub
 from tests.support.talk import key_of
 
 ID = ConversationId(bytes(32))
@@ -40,3 +42,13 @@ async def test_a_host_that_does_not_answer_is_named(
             monkeypatch.setattr(calls, "authenticate", ticketed)
         with pytest.raises(HostUnreachable):
             await CALLS[name](calls)
+
+
+async def test_a_hub_s_address_is_said_to_be_no_host_s(tmp_path: Path) -> None:
+    async with (
+        serve_hub(tmp_path) as served,
+        HostCalls(served.hub.address, key_of(1), None) as calls,
+    ):
+        with pytest.raises(NotAHost, match="is not the address of a model host") as refused:
+            await calls.describe()
+    assert (refused.value.reason, refused.value.retryable) == ("NOT_A_HOST", False)

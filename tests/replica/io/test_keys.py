@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.serialization import (
 
 from replica.ids import PublicKey
 from replica.io import key_text, keys
-from replica.io.key_refusals import BackupInvalid, KeyFileGone, KeyOfAnotherLog
+from replica.io.key_refusals import BackupInvalid, KeyFileGone, KeyOfAnotherLog, SecretInvalid
 from replica.log.entry import public_key
 from replica.refusals import ArgumentInvalid, KeyFileInvalid, KeyFileUnchecked
 
@@ -175,8 +175,10 @@ def test_a_secret_is_created_once_with_its_length(path: Path) -> None:
 def test_a_secret_open_to_others_is_refused(path: Path) -> None:
     keys.load_or_create_secret(path)
     path.chmod(0o644)
-    with pytest.raises(KeyFileInvalid):
-        keys.load_or_create_secret(path)
+    for work in (keys.load_or_create_secret, keys.repair_secret):
+        with pytest.raises(SecretInvalid) as caught:
+            work(path)
+        assert "chmod 600" in caught.value.next_step
 
 
 # --- damage (TRUST-10) ----------------------------------------------------------------------
@@ -287,9 +289,13 @@ def test_a_backup_from_before_checksums_is_restored(path: Path, tmp_path: Path) 
 def test_a_secret_that_was_cut_off_is_made_anew_after_a_repair(path: Path) -> None:
     keys.load_or_create_secret(path)
     assert not keys.repair_secret(path)
-    write_private(path, b"short")
-    with pytest.raises(KeyFileInvalid):
-        keys.load_or_create_secret(path)
-    assert keys.repair_secret(path)
-    assert len(keys.load_or_create_secret(path)) == 32
+    for content in (b"short", b"", bytes(100_000)):
+        write_private(path, content)
+        with pytest.raises(SecretInvalid) as caught:
+            keys.load_or_create_secret(path)
+        assert caught.value.reason == "KEY_FILE_INVALID"
+        assert "antiphon repair" in caught.value.next_step
+        assert "No backup is needed" in caught.value.next_step
+        assert keys.repair_secret(path)
+        assert len(keys.load_or_create_secret(path)) == 32
     assert not keys.repair_secret(path.with_name("none"))

@@ -81,6 +81,14 @@ def test_a_silent_peer_is_told_in_plain_words(code: grpc.StatusCode, details: st
     assert error.detail == "no answer came in time"
 
 
+def test_what_serves_no_such_call_is_said_to_do_so() -> None:
+    code, none = grpc.StatusCode.UNIMPLEMENTED, grpc.aio.Metadata()
+    error = from_rpc_error(grpc.aio.AioRpcError(code, none, none, "Method not found!"))
+    assert isinstance(error, HubUnreachable)
+    assert "serves no such call" in error.detail
+    assert error.next_step.startswith("Check the address")
+
+
 @pytest.mark.parametrize("retryable", [True, False])
 def test_of_a_reason_of_a_later_version_the_peer_says_whether_to_repeat(retryable: bool) -> None:
     sent = PeerError.of(Fault("MOON_IN_THE_WAY", "later", "Wait.", retryable))
