@@ -212,7 +212,7 @@ class CheckpointWriteFailed(CheckpointError):
 
 
 class CheckpointDiskFull(CheckpointWriteFailed):
-    """The file system refused more bytes; nothing of the checkpoint remains."""
+    """The disk has no room beside what stays free for the log; nothing remains."""
 
     reason = "CHECKPOINT_DISK_FULL"
     next_step = "Free space on the disk of the host's cache folder."

@@ -169,12 +169,14 @@ def measures(
     running: int,
     waiting: int,
     conversations: Mapping[str, int],
+    unstored: Mapping[str, int],
     limits: Iterable[tuple[str, int]],
     for_operator: bool,
 ) -> list[Measure]:
     """Return the measures of a host at one moment; `limits` are the bytes of each tier.
 
-    `conversations` are those that the hub lists: open, or left out for a reason.
+    `conversations` are those that the hub lists: open, or left out for a reason; `unstored`
+    those that the store can't read or write, by its reason.
 
     Others than operators get none that show what is cached (HOST-81).
     """
@@ -182,10 +184,7 @@ def measures(
     batch = state.batch
     made.gauge("requests_running", "Requests being answered now.", running)
     made.gauge("requests_waiting", "Requests waiting now.", waiting)
-    made.gauge(
-        "conversations", "Conversations that the hub lists: open, or why not.",
-        dict(conversations), "state",
-    )  # fmt: skip
+    _add_conversations(made, conversations, unstored)
     made.counter(
         "requests_finished", "Answers appended, by finish reason.", answers.finished, "reason"
     )
@@ -217,6 +216,20 @@ def measures(
     if for_operator:
         _add_derived_state(made, state, dict(limits))
     return made.found
+
+
+def _add_conversations(
+    made: Measures, conversations: Mapping[str, int], unstored: Mapping[str, int]
+) -> None:
+    made.gauge(
+        "conversations", "Conversations that the hub lists: open, or why not.",
+        dict(conversations), "state",
+    )  # fmt: skip
+    made.gauge(
+        "conversations_unstored",
+        "Conversations that the store can't read or write now, by reason (spec/10).",
+        dict(unstored), "reason",
+    )  # fmt: skip
 
 
 def _tokens(batch: BatchCounters, for_operator: bool) -> dict[str, int]:

@@ -86,6 +86,7 @@ def lines(
         _line("host", f"{short(sample.host)}  {address}", "operator" if sample.is_operator else ""),
         _requests(sample),
         *_conversations(sample),
+        *_unstored(sample),
         _batch(sample, rates(now, before)),
         _times(sample),
         _prompts(sample),
@@ -160,6 +161,20 @@ def _conversations(sample: HostSample) -> list[Text]:
     pieces = [f"{_count(count('open'))} open"]
     pieces += [f"{_count(count(s))} {words}" for s, words in LEFT_OUT.items() if count(s)]
     return [_line("listed", *pieces)]
+
+
+def _unstored(sample: HostSample) -> list[Text]:
+    """Return a line about the conversations that the host's store does not take, if there are any.
+
+    Requests in them may be known to the host neither as running nor as waiting.
+    """
+    counts = sample.metrics.get("antiphon_host_conversations_unstored", {})
+    pieces = [
+        f"{_count(count)} conversations not stored: {_reason(reason)}"
+        for reason, count in sorted(counts.items())
+        if isinstance(count, int | float) and count
+    ]
+    return [_line("store", *pieces)] if pieces else []
 
 
 def _batch(sample: HostSample, found: Rates) -> Text:

@@ -13,6 +13,7 @@ import json
 import logging
 import mmap
 import os
+import shutil
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -22,6 +23,8 @@ from typing import Any
 import numpy as np
 import torch
 from blake3 import blake3
+
+from model_host.disk_reserve import spare_bytes
 
 log = logging.getLogger(__name__)
 
@@ -83,7 +86,10 @@ class WeightsCache:
     """Converted weights by key, in a folder that several hosts may use at once."""
 
     def __init__(self, folder: Path, bytes_max: int = BYTES_MAX_DEFAULT) -> None:
-        """Keep at most `bytes_max` bytes of files under `folder`, and never one in use."""
+        """Keep at most `bytes_max` bytes of files under `folder`; never remove one in use.
+
+        The reserve of the disk stays free (DECISIONS D585).
+        """
         self._folder = folder / "weights"
         self._bytes_max = bytes_max
 
@@ -111,10 +117,10 @@ class WeightsCache:
         try:
             header = _header(tensors)
             size = len(header) + sum(_padded(tensor) for tensor in tensors.values()) + 48
+            path.parent.mkdir(parents=True, exist_ok=True)
             if not self._make_room(path, size):
                 log.warning("weights cache full", extra={"path": path, "bytes": size})
                 return None
-            path.parent.mkdir(parents=True, exist_ok=True)
             _write(path, header, tensors)
             return InUse(path)
         except OSError as error:
@@ -126,8 +132,10 @@ class WeightsCache:
         for left in self._folder.glob(f"*{_TEMPORARY}"):
             _remove(left)  # of a process that was killed: one that writes holds a lock
         files = [file for file in self._files() if file.name != path.name]
+        disk = shutil.disk_usage(self._folder)
+        room = sum(file.nbytes for file in files) + spare_bytes(disk.total, disk.free)
         while True:
-            evicted = to_evict(files, size, self._bytes_max)
+            evicted = to_evict(files, size, min(self._bytes_max, room))
             if evicted is None:
                 return False
             held = {file.name for file in evicted if not _remove(self._folder / file.name)}

@@ -8,7 +8,13 @@ from collections.abc import Iterator
 from io import FileIO
 from pathlib import Path
 
-from model_host.errors import ArchiveForeign, ArchiveInvalid, CheckpointCorrupt
+from model_host.errors import (
+    ArchiveForeign,
+    ArchiveInvalid,
+    CheckpointCorrupt,
+    CheckpointDiskFull,
+    CheckpointWriteFailed,
+)
 from model_host.io.checkpoint_files import Checkpoints
 from model_host.kv import (
     ARCHIVE_CHUNK_BYTES,
@@ -18,8 +24,10 @@ from model_host.kv import (
     Manifest,
     encrypt_archive,
 )
+from replica.errors import StoreError
 from replica.ids import ConversationId, Digest
 from replica.io import make_folder, to_the_end, typed_errors
+from replica.refusals import StoreFull
 
 
 def prepared_folder(folder: Path) -> Path:
@@ -43,10 +51,10 @@ def unnamed_file(folder: Path) -> FileIO:
     return FileIO(descriptor, "r+")
 
 
-async def append(file: FileIO, data: bytes) -> None:
-    """Write all bytes, in a thread. Raises StoreFull or StoreError."""
+async def append(file: FileIO, pages: Checkpoints, data: bytes) -> None:
+    """Write all bytes, in a thread; checkpoints make room. Raises StoreFull or StoreError."""
     with typed_errors():
-        await to_the_end(asyncio.to_thread(_write_all, file, data))
+        await to_the_end(asyncio.to_thread(_write_beside, file, pages, data))
 
 
 def write_archive(
@@ -63,7 +71,7 @@ def write_archive(
         hasher.update(part)
         size += len(part)
         with typed_errors():
-            _write_all(file, part)
+            _write_beside(file, pages, part, conversation)
     return Digest(hasher.digest()), size
 
 
@@ -99,6 +107,22 @@ def store_archive(
         return pages.add(conversation, manifest, archive.payloads(manifest))
     except CheckpointCorrupt as error:
         raise ArchiveInvalid(error.detail) from error
+
+
+def _write_beside(
+    file: FileIO, pages: Checkpoints, data: bytes, conversation: bytes | None = None
+) -> None:
+    """Write all bytes, for which the checkpoints of others make room.
+
+    Raises StoreFull, StoreError or OSError.
+    """
+    try:
+        pages.make_room(len(data), beside=conversation)
+    except CheckpointDiskFull as error:
+        raise StoreFull(error.detail) from error
+    except CheckpointWriteFailed as error:
+        raise StoreError(error.detail) from error
+    _write_all(file, data)
 
 
 def _write_all(file: FileIO, data: bytes) -> None:

@@ -121,13 +121,23 @@ class ArchiveService:
     ) -> AsyncIterator[FileIO]:
         """Receive an archive into a file without a name."""
         with unnamed_file(self._folder) as file:
-            await append(file, first)
+            await append(file, self._pages, first)
             try:
                 async with asyncio.timeout(IMPORT_TIMEOUT_S):
-                    await _write_rest(file, len(first), requests)
+                    await self._write_rest(file, len(first), requests)
             except TimeoutError as error:
                 raise ArchiveInvalid("It did not arrive in time.") from error
             yield file
+
+    async def _write_rest(
+        self, file: FileIO, size: int, requests: AsyncIterator[pb.ImportRequest]
+    ) -> None:
+        """Write what arrives behind the first `size` bytes. Raises ArchiveTooLarge."""
+        async for request in requests:
+            size += len(request.data)
+            if size > ARCHIVE_BYTES_MAX:
+                raise ArchiveTooLarge(f"More than {ARCHIVE_BYTES_MAX} bytes.")
+            await append(file, self._pages, request.data)
 
     def _add(self, held: Conversation, file: FileIO, loaded: Loaded) -> Manifest:
         token_bytes = loaded.thread.engine.memory.bytes_per_token
@@ -150,12 +160,3 @@ def checkpoint_to_pb(manifest: Manifest) -> pb.CheckpointInfo:
         tokens=manifest.tokens,
         size_bytes=manifest.nbytes,
     )
-
-
-async def _write_rest(file: FileIO, size: int, requests: AsyncIterator[pb.ImportRequest]) -> None:
-    """Write what arrives behind the first `size` bytes. Raises ArchiveTooLarge."""
-    async for request in requests:
-        size += len(request.data)
-        if size > ARCHIVE_BYTES_MAX:
-            raise ArchiveTooLarge(f"More than {ARCHIVE_BYTES_MAX} bytes.")
-        await append(file, request.data)

@@ -5,7 +5,8 @@
 
 Derived state: any file may be deleted at any time. Nothing is used before its length,
 digest, MAC and lineage have been checked; a file that fails is removed, and the caller
-prefills. Old checkpoints are evicted after the new one is written (DECISIONS D74).
+prefills. Old checkpoints are evicted after the new one is written (DECISIONS D74), or before
+where the disk has no room for both (DECISIONS D585).
 One process per folder, any number of threads: one of them writes at a time, and a file
 is written without the lock under which manifests are listed, read and removed.
 """
@@ -28,7 +29,7 @@ from model_host.errors import (
     CheckpointTooLarge,
 )
 from model_host.io import pack_files
-from model_host.io.manifest_files import MANIFESTS_MAX, ManifestFiles, manifest_path
+from model_host.io.manifest_files import MANIFESTS_MAX, ManifestFiles, Spare, manifest_path
 from model_host.io.pack_files import NewFiles
 from model_host.kv import (
     GROUP_TOKENS,
@@ -53,10 +54,13 @@ Payload = tuple[int, bytes, Bytes]
 class Checkpoints:
     """A PageStore (model_host/kv/page_store.py) on disk, which evicts the least recently used."""
 
-    def __init__(self, root: Path, *, mac_key: bytes, budget_bytes: int) -> None:
+    def __init__(
+        self, root: Path, *, mac_key: bytes, budget_bytes: int, spare: Spare | None = None
+    ) -> None:
         """Keep checkpoints below `root`, created private; authenticate with `mac_key`.
 
-        Raises CheckpointDiskFull or CheckpointWriteFailed.
+        Only what is to `spare` of the disk is used, by default all but its reserve. Raises
+        CheckpointDiskFull or CheckpointWriteFailed.
         """
         self._mac_key = mac_key
         self._budget_bytes = budget_bytes
@@ -65,7 +69,7 @@ class Checkpoints:
         """Held by the one thread that writes or deletes a checkpoint."""
         self._lock = threading.RLock()
         """Guards what follows, and the names of files; held for no write of payloads."""
-        self._files = ManifestFiles(root, mac_key, self.counters)
+        self._files = ManifestFiles(root, mac_key, self.counters, spare)
         self._new = NewFiles()
         self._discards = 0
         self._distrusted: set[bytes] = set()
@@ -100,6 +104,20 @@ class Checkpoints:
         with self._lock:
             self._distrusted.add(namespace)
 
+    def make_room(
+        self, nbytes: int = 0, *, beside: bytes | None = None, is_full: bool = False
+    ) -> None:
+        """Evict the least recently used until the disk has so much to spare beyond its reserve.
+
+        The conversation `beside` stays. Where the disk `is_full` for the log, whatever is free
+        by its own account, one goes in any case. Raises CheckpointDiskFull or
+        CheckpointWriteFailed.
+        """
+        with self._lock:
+            if is_full:
+                self._files.evict_first()
+            self._files.make_room(nbytes, self._files.folder(beside) if beside else None)
+
     # --- save -------------------------------------------------------------------
 
     def save(
@@ -123,10 +141,11 @@ class Checkpoints:
         lineage = Lineage(namespace, ids)
         head = Manifest(seal, generation, len(ids), lineage.at(len(ids)), namespace, ())
         self._check_size(len(ids) * source.bytes_per_token)
-        with self._writing:
-            folder = self._files.made(conversation)
+        with self._writing, self._files.writing(conversation) as folder:
             known, pack = self._fitting(folder, namespace, lineage, source.bytes_per_token)
-            bounds = piece_bounds(known[-1].stop if known else 0, len(ids))
+            first = known[-1].stop if known else 0
+            self.make_room((len(ids) - first) * source.bytes_per_token)
+            bounds = piece_bounds(first, len(ids))
             new = ((stop, lineage.at(stop), source.read(start, stop)) for start, stop in bounds)
             return self._write(folder, head, known, pack, new)
 
@@ -141,8 +160,8 @@ class Checkpoints:
         if head.namespace in self._distrusted:
             raise CheckpointDropped("The namespace is distrusted until the host starts again.")
         self._check_size(head.nbytes)
-        with self._writing:
-            folder = self._files.made(conversation)
+        with self._writing, self._files.writing(conversation) as folder:
+            self.make_room(head.nbytes)
             pack = max((number + 1 for number, _ in pack_files.packs(folder)), default=0)
             checked = (_checked(*each) for each in zip(head.pieces, payloads, strict=True))
             return self._write(folder, head, (), pack, checked)
@@ -210,6 +229,7 @@ class Checkpoints:
         for stop, lineage, payload in new:
             path = pack_files.pack_for(folder, payload.nbytes, first_pack)
             with self._lock:  # files that others may not remove
+                self._files.make_room(payload.nbytes)  # the log may have grown meanwhile
                 size = files.add(path)
             with pack_files.open_file(path, "a") as file:
                 pack_files.write_all(file, payload.data)

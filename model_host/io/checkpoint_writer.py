@@ -18,6 +18,7 @@ from model_host.errors import CheckpointDropped, CheckpointError
 from model_host.kv import Bytes, PagePool, PageStore, UnpinnedSource
 from replica.errors import HostError
 from replica.ids import short
+from replica.io import Repeated
 
 log = structlog.get_logger()
 
@@ -55,6 +56,7 @@ class CheckpointWriter:
     def __init__(self, pool: PagePool, pages: PageStore, post: Post) -> None:
         """Read from `pool`, in calls that `post` hands to the engine's thread."""
         self.counters = WriterCounters()
+        self._lines = Repeated()
         self._pool = pool
         self._pages = pages
         self._post = post
@@ -166,7 +168,10 @@ class CheckpointWriter:
             log.info("checkpoint dropped", detail=error.detail)
         except CheckpointError as error:
             self.counters.failed += 1
-            log.warning("checkpoint not written", reason=error.reason, detail=error.detail)
+            if times := self._lines.due(error.reason):
+                log.warning(
+                    "checkpoint not written", reason=error.reason, detail=error.detail, times=times
+                )
         else:
             if written is not None:
                 self.counters.written += 1

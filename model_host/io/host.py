@@ -6,6 +6,7 @@ failure closes the request it belongs to (DECISIONS D57).
 """
 
 import asyncio
+from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import assert_never
@@ -30,9 +31,18 @@ from replica import limits
 from replica.conversation import Conversation
 from replica.errors import AntiphonError, HostError, StoreError, Unavailable
 from replica.ids import ConversationId, EntryId, short
-from replica.io import Replica, now_ms
-from replica.link import EntriesAcked, EntriesAdmitted, Event, Forgotten, StateChanged, SyncState
+from replica.io import Repeated, Replica, now_ms
+from replica.link import (
+    EntriesAcked,
+    EntriesAdmitted,
+    EntryFailed,
+    Event,
+    Forgotten,
+    StateChanged,
+    SyncState,
+)
 from replica.log import Entry, Join, Kind
+from replica.refusals import StoreFull
 
 log = structlog.get_logger()
 
@@ -74,6 +84,12 @@ class Host:
         self._awake = asyncio.Event()
         self._schedule = Schedule(replica.public, BOUNDS)
         self._failures: dict[EntryId, _Failure] = {}
+        self._unstored: dict[ConversationId, str] = {}
+        """The conversations that the store could not read or write, and its reason. Requests in
+        them may not even be known here."""
+        self._lines = Repeated()
+        self.store_is_full = asyncio.Event()
+        """Set whenever the store has no room for the log."""
         self._excess: asyncio.Queue[tuple[Conversation, RefuseExcess]] = asyncio.Queue()
         self._compared: set[ConversationId] = set()
         """The conversations in memory that were equal to the hub's once: what an earlier process
@@ -102,6 +118,12 @@ class Host:
         left_out = {reason.value: count for reason, count in selection.left_out().items()}
         return {"open": len(selection.open)} | left_out
 
+    @property
+    def unstored(self) -> Counter[str]:
+        """Number of conversations that the store can't read or write now, by reason."""
+        failing = {one.conversation: one.reason for one in self._failures.values()}
+        return Counter((self._unstored | failing).values())
+
     def views(self) -> list[RunView]:
         """Return the progress of the requests, the one that runs longest first."""
         found = {view.request: view for view in self._handler.runs.views()}
@@ -122,8 +144,12 @@ class Host:
                 runs.handle_admitted(conversation)
             case EntriesAcked(conversation, positions):
                 runs.handle_acked(conversation, (position.id for position in positions))
+            case EntryFailed(conversation, None, fault, is_own=True):
+                self._unstored[conversation] = fault.reason
+                self._note_full(fault.reason)
             case StateChanged(conversation, SyncState.SYNCHRONIZED):
                 self._awake.set()
+                self._unstored.pop(conversation, None)
                 self._compared.add(conversation)
                 runs.handle_synchronized(conversation)
                 held = self._replica.shelf.get(conversation)
@@ -133,8 +159,13 @@ class Host:
                         self._handler.forget_answered(held)
             case Forgotten(conversation):
                 self._compared.discard(conversation)
+                self._unstored.pop(conversation, None)
             case _:
                 pass
+
+    def _note_full(self, reason: str) -> None:
+        if reason == StoreFull.reason:
+            self.store_is_full.set()
 
     def _is_own_answer(self, entry: Entry) -> bool:
         # The end of the decision that wrote it wakes the host.
@@ -247,7 +278,9 @@ class Host:
 
     async def _pause(self, held: Conversation, decision: Decision, error: AntiphonError) -> None:
         """Let time pass before a request is tried again that the log could not take."""
-        log.warning("could not answer", reason=error.reason, detail=error.detail)
+        if times := self._lines.due(error.reason):
+            log.warning("could not answer", reason=error.reason, detail=error.detail, times=times)
+        self._note_full(error.reason)
         seal = held.order.seal_of.get(decision.request)
         began_ms = held.log.entries[seal].header.create_time_ms if seal is not None else now_ms()
         self._failures[decision.request] = _Failure(held.id, error.reason, began_ms)

@@ -54,6 +54,7 @@ class HostStats:
             running=self._host.running,
             waiting=self._host.waiting,
             conversations=self._host.conversations,
+            unstored=self._host.unstored,
             limits=(
                 ("memory", self._config.kv_bytes_max * len(seen)),
                 ("disk", self._config.checkpoint_bytes_max),

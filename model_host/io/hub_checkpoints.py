@@ -17,7 +17,12 @@ from pathlib import Path
 
 import structlog
 
-from model_host.errors import ArchiveError, CheckpointError, PrefillCancelled
+from model_host.errors import (
+    ArchiveError,
+    CheckpointError,
+    CheckpointWriteFailed,
+    PrefillCancelled,
+)
 from model_host.io.archive_files import append, store_archive, unnamed_file, write_archive
 from model_host.io.checkpoint_files import Checkpoints
 from model_host.io.located import memory_tokens, stored_tokens
@@ -28,7 +33,7 @@ from model_host.traveling import Offered, offered, surplus, usable
 from replica.conversation import Conversation
 from replica.errors import AntiphonError
 from replica.ids import ConversationId, Digest, EntryId, short
-from replica.io import BlobCalls, Replica, now_ms, to_the_end
+from replica.io import BlobCalls, Repeated, Replica, now_ms, to_the_end
 from replica.limits import ARCHIVE_BYTES_MAX, BLOB_CHUNK_BYTES
 from replica.log import Checkpoint, Kind
 from replica.refusals import BlobMissing
@@ -101,6 +106,7 @@ class HubCheckpoints:
         self._noted = asyncio.Event()
         self._kept: dict[ConversationId, list[Offered]] = {}
         self._refused: deque[EntryId] = deque(maxlen=REFUSED_MAX)
+        self._lines = Repeated()
 
     @property
     def nbytes(self) -> int:
@@ -132,6 +138,11 @@ class HubCheckpoints:
                 await self._fetch_first(held, loaded, found[0], first, is_wanted)
         except PrefillCancelled:
             log.info("fetch cancelled", conversation=short(held.id))
+        except CheckpointWriteFailed as error:  # of the disk, and no fault of the archive
+            self.counters.missed += 1
+            if times := self._lines.due(error.reason):
+                fields = _fields(held, error)
+                log.warning("checkpoint from the hub not stored", times=times, **fields)
         except (ArchiveError, CheckpointError) as error:
             self.counters.refused += 1
             self._refused.append(found[0].id)
@@ -140,7 +151,9 @@ class HubCheckpoints:
             self.counters.missed += 1
             if isinstance(error, BlobMissing):
                 self._refused.append(found[0].id)
-            log.warning("checkpoint at the hub not reached", **_fields(held, error))
+            if times := self._lines.due(error.reason):
+                fields = _fields(held, error)
+                log.warning("checkpoint at the hub not reached", times=times, **fields)
         except TimeoutError:
             self.counters.missed += 1
             log.warning("checkpoint from the hub came too slowly", conversation=short(held.id))
@@ -201,7 +214,7 @@ class HubCheckpoints:
             size += len(part)
             if size > body.size_bytes:
                 raise BlobMissing("the hub's blob is longer than its entry states")
-            await append(file, part)
+            await append(file, self._pages, part)
         return first_at
 
     def _store(

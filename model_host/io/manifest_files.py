@@ -6,13 +6,19 @@ Whoever uses them holds the lock of model_host/io/checkpoint_files.py.
 import hashlib
 import shutil
 from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
-from model_host.errors import CheckpointCorrupt
+from model_host.disk_reserve import spare_bytes
+from model_host.errors import CheckpointCorrupt, CheckpointDiskFull
 from model_host.io import pack_files
 from model_host.io.pack_files import NewFiles
 from model_host.kv import Manifest, StoreCounters, decode_manifest
 from replica.io import make_folder
+
+Spare = Callable[[Path], int]
+"""The bytes that derived files may still take on the disk of a folder. Raises OSError."""
 
 MANIFESTS_MAX = 32
 """Branches and turns of one conversation that stay restorable; the oldest are removed first."""
@@ -21,11 +27,16 @@ MANIFESTS_MAX = 32
 class ManifestFiles:
     """The manifests of all conversations, and the bytes that each folder uses."""
 
-    def __init__(self, root: Path, mac_key: bytes, counters: StoreCounters) -> None:
+    def __init__(
+        self, root: Path, mac_key: bytes, counters: StoreCounters, spare: Spare | None
+    ) -> None:
         """Use the folders below `root`, created private. Raises CheckpointWriteFailed."""
         self._root = root
         self._mac_key = mac_key
         self._counters = counters
+        self._spare = spare or spare_at
+        self._written: Path | None = None
+        """The folder in which a checkpoint is being written: it makes room for nothing."""
         try:
             make_folder(root)
         except OSError as error:
@@ -44,14 +55,21 @@ class ManifestFiles:
         """Return the folder of a conversation, which may be missing."""
         return self._root / hashlib.sha256(conversation).hexdigest()
 
-    def made(self, conversation: bytes) -> Path:
-        """Return the folder of a conversation, created private. Raises CheckpointWriteFailed."""
-        folder = self.folder(conversation)
+    @contextmanager
+    def writing(self, conversation: bytes) -> Iterator[Path]:
+        """Make the folder of a conversation, private, and keep it for the block.
+
+        One thread at a time, which holds the lock for no writing. Raises CheckpointWriteFailed.
+        """
+        self._written = folder = self.folder(conversation)
         try:
             make_folder(folder)  # its parents too: a cache may be deleted at any time
         except OSError as error:
             raise pack_files.write_error(error) from error
-        return folder
+        else:
+            yield folder
+        finally:
+            self._written = None
 
     def load(self, folder: Path) -> tuple[list[tuple[Path, Manifest]], int]:
         """Return the manifests, newest first, and the number of broken ones removed."""
@@ -74,13 +92,48 @@ class ManifestFiles:
     def evict(self, folder: Path, newest: Path, budget_bytes: int) -> None:
         """Remove unused files, then other conversations, then this one's older checkpoints."""
         self.prune(folder, MANIFESTS_MAX, newest)
-        for name in [name for name in self._sizes if name != folder.name]:
-            if self.nbytes <= budget_bytes:
-                return
+        if not self._evict_others(lambda: self.nbytes <= budget_bytes and self._has_spare(0)):
+            self.prune(folder, 1, newest)
+
+    def make_room(self, nbytes: int = 0, beside: Path | None = None) -> None:
+        """Remove conversations, but for one, until the disk has so much to spare.
+
+        Nothing is removed for bytes that would not fit even then. Raises CheckpointDiskFull.
+        """
+        others = sum(self._sizes[name] for name in self._removable(beside))
+        would_fit = not nbytes or self._has_spare(nbytes - others)
+        if not (would_fit and self._evict_others(lambda: self._has_spare(nbytes), beside)):
+            raise CheckpointDiskFull(
+                f"{nbytes:,} bytes do not fit beside what stays free for the log."
+                if nbytes
+                else "There are no more checkpoints that could make room."
+            )
+
+    def evict_first(self) -> None:
+        """Remove the conversation that was not used for longest, if there is one."""
+        before = self._counters.evicted_conversations
+        self._evict_others(lambda: self._counters.evicted_conversations > before)
+
+    def _evict_others(self, is_enough: Callable[[], bool], beside: Path | None = None) -> bool:
+        """Remove conversations, the least recently used first, until it is enough; say if it is."""
+        for name in self._removable(beside):
+            if is_enough():
+                return True
             self.remove(name)
             self._counters.evicted_conversations += 1
-        if self.nbytes > budget_bytes:
-            self.prune(folder, 1, newest)
+        return is_enough()
+
+    def _removable(self, beside: Path | None) -> list[str]:
+        """Return what may be removed: neither what is being written, nor one more folder."""
+        kept = {folder.name for folder in (self._written, beside) if folder is not None}
+        return [name for name in self._sizes if name not in kept]
+
+    def _has_spare(self, nbytes: int) -> bool:
+        """Say whether the disk has so much to spare. Raises CheckpointWriteFailed."""
+        try:
+            return self._spare(self._root) >= nbytes
+        except OSError as error:
+            raise pack_files.write_error(error) from error
 
     def prune(
         self, folder: Path, keep: int, newest: Path | None = None, *, spared: NewFiles | None = None
@@ -105,6 +158,18 @@ class ManifestFiles:
         """Remove a folder."""
         shutil.rmtree(self._root / name, ignore_errors=True)
         self._sizes.pop(name, None)
+
+
+def spare_at(folder: Path) -> int:
+    """Return the bytes that derived files may still take on the disk of a folder. Raises OSError.
+
+    The folder may be missing: a cache may be deleted at any time.
+    """
+    try:
+        usage = shutil.disk_usage(folder)
+    except FileNotFoundError:
+        return spare_at(folder.parent)
+    return spare_bytes(usage.total, usage.free)
 
 
 def manifest_path(folder: Path, manifest: Manifest) -> Path:

@@ -3,7 +3,7 @@
 import asyncio
 import gc
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,12 +18,14 @@ from model_host.engine import (
     open_model,
     soonest_numerics,
 )
+from model_host.errors import CheckpointError
 from model_host.io.archive_files import prepared_folder
 from model_host.io.archive_service import ArchiveService
 from model_host.io.callers import Callers
 from model_host.io.checkpoint_files import Checkpoints
 from model_host.io.config import HostConfig
 from model_host.io.count_tokens import CountTokens
+from model_host.io.disk_watch import DiskWatch
 from model_host.io.engine_thread import EngineThread
 from model_host.io.fetch import cache_dir, resolve
 from model_host.io.host import Host
@@ -125,8 +127,7 @@ async def start(config: HostConfig, engine: TorchEngine | None = None) -> AsyncI
 
     An `engine` that is already loaded is used for the default profile, in place of the first
     model of `config`. Raises TlsRequired before anything is made; ModelFileError, FolderTaken,
-    ProfileTooLarge, StoreLocked, KeyFileInvalid, HostKeyGone, ArgumentInvalid. An unreachable
-    hub is no error: the host keeps trying.
+    ProfileTooLarge, StoreLocked, KeyFileInvalid, HostKeyGone, ArgumentInvalid; none for the hub.
     """
     invitations = Invitations.read(config.invitations)
     data_dir = await _own_folder(config)
@@ -161,7 +162,8 @@ async def start(config: HostConfig, engine: TorchEngine | None = None) -> AsyncI
         service, keyless = HostService(callers, host, profiles, hub_tier, calls), Keyless().admit
         add_services(server, {"antiphon.v1.HostService": service.handlers(keyless)}, keyless)
         metrics = await MetricsServer.started(config.metrics, stats.measures)
-        task = asyncio.create_task(_run(host, hub_tier, Invited(replica, invitations)), name="host")
+        invited, disk = Invited(replica, invitations), DiskWatch(host, pages)
+        task = asyncio.create_task(_run(host, hub_tier, invited, disk), name="host")
         try:
             profiles.add(offers.default, engine)
             del engine  # it would stay in memory once its profile is unloaded
@@ -211,9 +213,9 @@ async def _opening(
     return Replica.open(store, key, config.hub, hub_key=hub_key, follow=policy, host=info)
 
 
-async def _run(host: Host, hub_tier: HubCheckpoints, invited: Invited) -> None:
+async def _run(host: Host, hub_tier: HubCheckpoints, invited: Invited, disk: DiskWatch) -> None:
     async with asyncio.TaskGroup() as tasks:
-        for part in (host, hub_tier, invited):
+        for part in (host, hub_tier, invited, disk):
             tasks.create_task(part.run())
 
 
@@ -270,11 +272,14 @@ def _load_engine(config: HostConfig, file: ModelFile, numerics: str) -> TorchEng
 
 
 def _checkpoints(config: HostConfig, derived: Path, ring: KeyRing) -> Checkpoints:
-    return Checkpoints(
+    pages = Checkpoints(
         derived / "checkpoints",
         mac_key=ring.checkpoint,
         budget_bytes=config.checkpoint_bytes_max,
     )
+    with suppress(CheckpointError):  # the disk may be full of other things
+        pages.make_room()  # before the store is opened, which needs some
+    return pages
 
 
 def _tier(config: HostConfig) -> HubTier:

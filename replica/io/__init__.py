@@ -63,6 +63,7 @@ from replica.io.pending_joins import PendingJoin, forget_answered, pending_joins
 from replica.io.performer import Performer
 from replica.io.processes import LOOK_AGAIN_S
 from replica.io.readonly import open_read_only
+from replica.io.repeated import Repeated
 from replica.io.replays import (
     ReplayEvent,
     ReplayProgress,
@@ -143,6 +144,7 @@ __all__ = [
     "Prefilling",
     "ReaderGone",
     "Redeeming",
+    "Repeated",
     "ReplayEvent",
     "ReplayProgress",
     "Replica",

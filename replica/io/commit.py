@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from replica.errors import ReplicaClosed, StoreError
 from replica.io.disk import DISK_ERRORS, store_error
 from replica.io.logger import get_logger
+from replica.io.repeated import Repeated
 from replica.io.transaction import Statement, WritingConnection, is_alone
 from replica.io.worker import Worker
 from replica.refusals import StoreCorrupt
@@ -46,6 +47,7 @@ class GroupCommit:
     def __init__(self, connection: WritingConnection) -> None:
         """Start the task; `connection` is in autocommit mode."""
         self._connection = connection
+        self._lines = Repeated()
         self._queue: asyncio.Queue[_Write | None] = asyncio.Queue(QUEUED_MAX)
         self._lazy: dict[Hashable, Statement] = {}
         self._is_lazy_due = False
@@ -181,7 +183,10 @@ class GroupCommit:
                 for write in batch:
                     await self._commit((write,))
                 return
-            _log.warning("store write failed", reason=refusal.reason, detail=refusal.detail)
+            if times := self._lines.due(refusal.reason):
+                _log.warning(
+                    "store write failed", reason=refusal.reason, detail=refusal.detail, times=times
+                )
             derived = [write for write in batch if write.is_derived]
             rest = [write for write in batch if not write.is_derived]
             if derived and rest:

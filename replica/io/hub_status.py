@@ -10,6 +10,7 @@ from replica.errors import AntiphonError
 from replica.ids import ConversationId, EntryId, PublicKey, short
 from replica.io.hub_link import HubLink
 from replica.io.logger import get_logger
+from replica.io.repeated import Repeated
 from replica.io.status import error_of
 from replica.io.tls_refusals import HubKeyUnknown
 from replica.link import (
@@ -31,6 +32,7 @@ from replica.refusals import (
     LinkIdle,
     PeerIdentityChanged,
     PinDamaged,
+    StoreCorrupt,
     VersionUnsupported,
 )
 
@@ -65,6 +67,7 @@ class HubStatus:
         self._core = core
         self._link = link
         self._perform = perform
+        self._lines = Repeated()
         self._states: dict[ConversationId, SyncState] = {}
         self._compared: dict[ConversationId, float] = {}
         """When the last Open was sent that the hub has answered."""
@@ -91,7 +94,10 @@ class HubStatus:
                 self.hosts = hosts
             case EntryFailed(conversation, entry, fault, is_own):
                 self._refusals[conversation] = fault
-                _say_failed(conversation, entry, fault, is_own=is_own)
+                if is_own and entry is None:
+                    self._say_store_failed(conversation, fault)
+                else:
+                    _say_refused(conversation, entry, fault, is_own=is_own)
             case Forgotten(conversation):
                 self._refusals.pop(conversation, None)
             case LinkClosed(fault):
@@ -100,6 +106,19 @@ class HubStatus:
                 self._closed_by, self._is_welcomed = fault, False
             case _:
                 pass
+
+    def _say_store_failed(self, conversation: ConversationId, fault: Fault) -> None:
+        """Log that the store failed; a full disk once for all conversations, which it concerns."""
+        is_damage = fault.reason == StoreCorrupt.reason
+        state = (fault.reason, conversation) if is_damage else fault.reason
+        if times := self._lines.due(state):
+            log.warning(
+                "the store failed",
+                reason=fault.reason,
+                detail=fault.detail,
+                conversation=short(conversation),
+                times=times,
+            )
 
     def learn(self, hosts: tuple[LinkedHost, ...]) -> None:
         """Note the hosts that the linked hub named in answer to a question, if they are news."""
@@ -211,22 +230,17 @@ class HubStatus:
         return is_compared and synced and not self._core.holdings.expects_acks(conversation)
 
 
-def _say_failed(
+def _say_refused(
     conversation: ConversationId, entry: EntryId | None, fault: Fault, *, is_own: bool
 ) -> None:
-    """Log who refused or failed: the hub, this replica an entry of the hub, or its store."""
+    """Log who refused: the hub, or this replica an entry of the hub."""
     said = log.bind(
         reason=fault.reason,
         detail=fault.detail,
         conversation=short(conversation),
         entry=short(entry or b""),
     )
-    if not is_own:
-        said.warning("the hub refused")
-    elif entry is None:
-        said.warning("the store failed")
-    else:
-        said.warning("an entry of the hub was refused")
+    said.warning("an entry of the hub was refused" if is_own else "the hub refused")
 
 
 def means_away(error: AntiphonError) -> bool:

@@ -15,6 +15,7 @@ from replica.conversation import EntryStore
 from replica.errors import ReplicaClosed, StoreError
 from replica.ids import ConversationId
 from replica.io.logger import get_logger
+from replica.io.repeated import Repeated
 from replica.io.worker import Worker
 from replica.log import Entry
 
@@ -54,6 +55,7 @@ class Performer:
 
     def __init__(self, store: EntryStore, on_failure: OnFailure) -> None:
         """Write to `store`; `on_failure` is called with each refused commit."""
+        self._lines = Repeated()
         self._store = store
         self._on_failure = on_failure
         self._commits: Commits[_Task] = Commits()
@@ -213,7 +215,13 @@ class Performer:
 
     def _refuse(self, error: StoreError) -> None:
         refused = self._commits.refuse()
-        log.error("the store refused a batch", reason=error.reason, count=len(refused.work))
+        if times := self._lines.due(error.reason):
+            log.error(
+                "the store refused a batch",
+                reason=error.reason,
+                count=len(refused.work),
+                times=times,
+            )
         self._on_failure(error, refused.lost)
         self._perform(refused.work, refused.lost, error)
 

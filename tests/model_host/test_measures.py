@@ -25,6 +25,7 @@ def state_of(batch: BatchCounters, *, is_idle: bool = False) -> EngineState:
 def shown(state: EngineState, *, for_operator: bool) -> dict[str, Measure]:
     found = measures(
         state, AnswerCounters(), running=2, waiting=1, conversations={"open": 3},
+        unstored={"STORE_FULL": 2},
         limits=(("memory", 1), ("disk", 2)), for_operator=for_operator,
     )  # fmt: skip
     return {measure.name.removeprefix("antiphon_host_"): measure for measure in found}
@@ -96,3 +97,8 @@ def test_counts_of_several_engines_are_added_field_by_field() -> None:
     assert total.step_s.total == 2
     one.steps += 1
     assert total.steps == 2
+
+
+def test_everybody_sees_that_conversations_are_not_stored() -> None:
+    found = shown(state_of(counted()), for_operator=False)["conversations_unstored"]
+    assert found.samples == {"STORE_FULL": 2}

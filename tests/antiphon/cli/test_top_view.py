@@ -143,3 +143,11 @@ def test_what_a_host_leaves_out_is_said_with_the_reason() -> None:
     }
     shown = view(replace(sample(), metrics=metrics))
     assert "listed   256 open  4,200 until asked  3 of other owners" in shown
+
+
+def test_what_the_store_of_a_host_does_not_take_is_said_though_nothing_runs() -> None:
+    assert not any(line.startswith("store") for line in view(sample()))
+    counts = {"STORE_FULL": 3.0, "STORE_CORRUPT": 0.0, "\x1b[2J": 1.0}
+    metrics = sample().metrics | {"antiphon_host_conversations_unstored": counts}
+    (line,) = [li for li in view(replace(sample(), metrics=metrics)) if li.startswith("store")]
+    assert line == "store    1 conversations not stored: ?  3 conversations not stored: STORE_FULL"

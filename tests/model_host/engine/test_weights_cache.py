@@ -5,10 +5,12 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
 
+from model_host.engine import weights_cache
 from model_host.engine.weights_cache import CacheFile, InUse, WeightsCache, to_evict
 
 SIZE = 4096
@@ -47,6 +49,22 @@ def test_the_cache_stays_within_its_budget(tmp_path: Path) -> None:
     for used_at, key in enumerate(("one", "two", "three"), start=1):
         write(cache, tmp_path, key, used_at)
     assert used(tmp_path) == ["three", "two"]
+
+
+def test_the_reserve_of_the_disk_stays_free(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    total = 100 * FILE
+
+    def usage(folder: Path) -> SimpleNamespace:
+        taken = sum(path.stat().st_size for path in folder.iterdir()) + 87 * FILE
+        return SimpleNamespace(total=total, free=total - taken)
+
+    monkeypatch.setattr(weights_cache.shutil, "disk_usage", usage)
+    cache = WeightsCache(tmp_path)
+    for used_at, key in enumerate(("one", "two", "three", "four"), start=1):
+        write(cache, tmp_path, key, used_at)
+    assert used(tmp_path) == ["four", "three", "two"]
 
 
 def test_reading_a_file_is_a_use_of_it(tmp_path: Path) -> None:

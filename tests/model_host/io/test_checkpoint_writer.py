@@ -5,6 +5,7 @@ import threading
 from collections.abc import AsyncIterator, Sequence
 
 import pytest
+from structlog.testing import capture_logs
 
 from model_host.errors import CheckpointDiskFull
 from model_host.io import checkpoint_writer, engine_thread
@@ -139,6 +140,17 @@ async def test_a_full_disk_is_counted_and_the_next_checkpoint_written(saved: Sav
     saved.save(first)
     assert await saved.written(first) == [304]
     assert (saved.thread.counts.writes.written, saved.thread.counts.writes.failed) == (1, 1)
+
+
+async def test_a_disk_that_stays_full_is_counted_each_time_and_said_once(saved: Saved):
+    first = await saved.run(1)
+    saved.pages.is_full = True
+    with capture_logs() as logs:
+        for _ in range(3):
+            saved.save(first)
+        await saved.written(first)
+    assert saved.thread.counts.writes.failed == 3
+    assert [line["event"] for line in logs] == ["checkpoint not written"]
 
 
 async def test_checkpoints_that_wait_are_written_when_the_host_stops():

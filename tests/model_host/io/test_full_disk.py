@@ -10,6 +10,7 @@ from structlog.testing import capture_logs
 from model_host.io.server import HostServer
 from model_host.journal_records import TOKEN_BYTES
 from replica.errors import StoreError
+from replica.io.host_calls import HostCalls
 from replica.link.events import EntryFailed, Event
 from replica.log.body import Sampling
 from replica.refusals import StoreFull
@@ -65,6 +66,32 @@ async def test_a_request_that_finds_the_hosts_log_full_is_answered_once_space_is
         answer = await talk.answer(request)
         assert len(answer.token_ids) == 3
         await assert_the_log_is_one(served, host, talk)
+
+
+async def test_a_full_log_takes_the_place_of_checkpoints_and_is_shown_and_said_once(
+    served: ServedHost,
+):
+    async with served.host() as host:
+        talk = await Talk.begin(served.replica, host.key)
+        await talk.ask("Tell me of the sea. " * 20, tokens=3)
+        await served.kept(talk, host, 1)
+        failed = failures_at(host)
+        with capture_logs() as logs:
+            async with full_disk(host.replica.store):
+                await talk.say("And on.")
+                request = await talk.request(tokens=3)
+                await until(lambda: host.host.unstored == {StoreFull.reason: 1})
+                await until(lambda: not any(served.checkpoints.iterdir()))
+                assert await host.replica.wait_for(lambda: len(failed) > 2, PATIENCE_S)
+                async with HostCalls(host.address, served.replica.key, host.key) as calls:
+                    sample = await calls.stats()
+                assert sample.number("conversations_unstored", StoreFull.reason) == 1
+                assert host.host.running == 0
+            await talk.answer(request)
+            await until(lambda: not host.host.unstored)
+        lines = [line["event"] for line in logs if line["log_level"] != "info"]
+        assert "conversations are not stored" in lines
+        assert len(lines) == len({*lines})
 
 
 async def test_an_answer_that_finds_the_hosts_log_full_is_kept_and_logged_later(

@@ -6,6 +6,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
 from replica.errors import StoreError
 from replica.io import commit, schema
@@ -77,6 +78,16 @@ async def test_a_full_disk_refuses_all_rows_of_one_statement(path: Path) -> None
         assert not await store.has(big[0].conversation)
         await store.append(log(1, seed=3))
         assert (await store.load(kept[0].conversation)).entries == kept
+
+
+async def test_a_disk_that_stays_full_is_said_once(path: Path) -> None:
+    big = log(40, text="x" * 60_000)
+    async with await Store.open(path, bytes_max=1_000_000) as store:
+        with capture_logs() as logs:
+            for _ in range(3):
+                with pytest.raises(StoreFull):
+                    await store.append(big)
+    assert [line["reason"] for line in logs] == [StoreFull.reason]
 
 
 async def test_a_refused_transaction_leaves_no_statement_of_it(path: Path) -> None:

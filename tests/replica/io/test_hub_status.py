@@ -6,7 +6,7 @@ from replica.errors import StoreError
 from replica.ids import ConversationId, EntryId
 from replica.io.hub_status import HubStatus
 from replica.link import EntryFailed, Fault, Forgotten
-from replica.refusals import QuotaExceeded, StoreFull
+from replica.refusals import QuotaExceeded, StoreCorrupt, StoreFull
 from tests.support.core_scene import Scene
 
 ID, ENTRY = ConversationId(b"c" * 32), EntryId(b"e" * 32)
@@ -27,6 +27,18 @@ def test_a_failure_of_the_own_store_is_not_the_hub_s() -> None:
     assert said_of(EntryFailed(ID, None, own, is_own=True)) == "the store failed"
     # The hub may have a full disk, too.
     assert said_of(EntryFailed(ID, None, Fault.of(StoreFull(), ID))) == "the hub refused"
+
+
+def test_a_full_disk_is_said_once_for_all_conversations_and_damage_for_each() -> None:
+    status = HubStatus(Scene().core, None, list, list)
+    others = [ConversationId(bytes([number]) * 32) for number in range(3)]
+    with capture_logs() as logs:
+        for error in (StoreFull(), StoreCorrupt("a page")):
+            for conversation in (*others, *others):
+                fault = Fault.of(error, conversation)
+                status.receive(EntryFailed(conversation, None, fault, is_own=True))
+    said = [line["reason"] for line in logs]
+    assert said == [StoreFull.reason, *[StoreCorrupt.reason] * 3]
 
 
 def test_an_entry_that_the_replica_refuses_is_not_refused_by_the_hub() -> None:
