@@ -6,17 +6,14 @@ a *local* template depend only on the two roles they stand between. They are com
 once, at load. Any other template runs over the whole context each time.
 """
 
-import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from typing import Protocol
 
-from jinja2 import TemplateError
-from jinja2.sandbox import ImmutableSandboxedEnvironment
-
 from model_host.refusals import TemplateUnsupported
+from model_host.template_sandbox import Messages, Sandbox, TemplateFault
 from replica.ids import Digest, tagged_sha256
 from replica.log import Speaker
 
@@ -59,22 +56,25 @@ class Encoder(Protocol):
         """Say whether only template literals and models may produce a token."""
 
 
+class Run(Protocol):
+    """What runs a template."""
+
+    def __call__(self, messages: Messages, *, header: bool) -> str:
+        """Return the text for messages, with the header if asked. Raises TemplateUnsupported."""
+
+
 class Template:
     """A chat template, identified by its digest and run in a sandbox with fixed inputs."""
 
-    def __init__(self, source: str, *, bos_token: str = "", eos_token: str = "") -> None:
-        """Compile `source`. Raises TemplateUnsupported."""
+    def __init__(
+        self, source: str, *, bos_token: str = "", eos_token: str = "", run: Run | None = None
+    ) -> None:
+        """Have `source` run by `run`; without it compile and run it here, without any bounds.
+
+        Raises TemplateUnsupported.
+        """
         self.digest = _digest(source, bos_token, eos_token)
-        environment = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True)
-        environment.globals["raise_exception"] = _raise
-        environment.filters["tojson"] = _to_json  # jinja's own escapes for web pages
-        # With a clock, two renderings of one log would differ.
-        environment.globals["strftime_now"] = _no_clock
-        self._fixed = {"bos_token": bos_token, "eos_token": eos_token, "tools": None}
-        try:
-            self._template = environment.from_string(source)
-        except TemplateError as error:
-            raise TemplateUnsupported(f"the template does not compile: {error}") from error
+        self._run = run or _run_here(source, bos_token, eos_token)
 
     def render(self, messages: Sequence[tuple[str, str]], *, header: bool) -> str:
         """Return the text for (role, content) messages, with the assistant header if asked."""
@@ -82,14 +82,9 @@ class Template:
             [{"role": role, "content": content} for role, content in messages], header=header
         )
 
-    def render_messages(self, messages: Sequence[Mapping[str, object]], *, header: bool) -> str:
+    def render_messages(self, messages: Messages, *, header: bool) -> str:
         """Return the text for messages with any fields. Raises TemplateUnsupported."""
-        try:
-            return self._template.render(
-                messages=messages, add_generation_prompt=header, **self._fixed
-            )
-        except Exception as error:  # a template is a program, which may divide by zero
-            raise TemplateUnsupported(f"the template refuses this context: {error}") from error
+        return self._run(messages, header=header)
 
     def literals(self, roles: Sequence[str], *, header: bool) -> list[str]:
         """Return the texts before, between and after the contents of turns with these roles.
@@ -105,23 +100,27 @@ class Template:
         return literals
 
 
+def _run_here(source: str, bos_token: str, eos_token: str) -> Run:
+    """Compile a template in this process. Raises TemplateUnsupported."""
+
+    def run(messages: Messages, *, header: bool) -> str:
+        try:
+            return sandbox.render(messages, header=header)
+        except TemplateFault as fault:
+            raise TemplateUnsupported(str(fault)) from fault
+
+    try:
+        sandbox = Sandbox(source, bos_token=bos_token, eos_token=eos_token)
+    except TemplateFault as fault:
+        raise TemplateUnsupported(str(fault)) from fault
+    return run
+
+
 def _digest(*texts: str) -> Digest:
     """Return the digest of a source and of the texts inserted for its two tokens."""
     items = [text.encode() for text in texts]
     framed = b"".join(len(item).to_bytes(4, "little") + item for item in items)
     return tagged_sha256(b"antiphon/v1/template", framed)
-
-
-def _to_json(value: object, indent: int | None = None) -> str:
-    return json.dumps(value, ensure_ascii=False, indent=indent)
-
-
-def _raise(message: str) -> None:
-    raise TemplateError(message)
-
-
-def _no_clock(_format: str) -> str:
-    raise TemplateError("the template asks for the date; log it as a system message instead")
 
 
 # --- local templates --------------------------------------------------------------------

@@ -6,6 +6,7 @@ has loaded any.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from pathlib import Path
 
 import structlog
@@ -16,13 +17,14 @@ from model_host.engine import ModelFile, Tokenizer, naming, open_model
 from model_host.grammar import Grammars
 from model_host.grammar_engine import ENGINE
 from model_host.io.fetch import known_name
+from model_host.io.template_runner import TemplateRunner
 from model_host.memory_need import context_tokens_max, kv_bytes_min, weights_bytes
 from model_host.profile import Profile
 from model_host.recommended import recommended
 from model_host.refusals import ProfileUnavailable, ProfileUnknown, SamplingInvalid
 from model_host.render import RECIPE_DIGEST, Renderer
 from model_host.room import Room
-from model_host.template import Template, check_template
+from model_host.template import Template, TemplateReport, check_template
 from replica.ids import Digest, short
 from replica.limits import HOST_PROFILES_MAX
 from replica.link import ProfileInfo, listed_profiles, profile_names
@@ -124,19 +126,15 @@ def make_offer(file: ModelFile, *, numerics: str, context_tokens: int, kv_bytes:
     """
     with naming(file.path):
         tokenizer = Tokenizer.shared(file.tokenizer)
-    template = Template(
-        file.template,
-        bos_token=_text(file.tokenizer.tokens, file.tokenizer.bos_id),
-        eos_token=_text(file.tokenizer.tokens, file.tokenizer.eos_id),
-    )
-    report = check_template(template, tokenizer)
+    bos_token = _text(file.tokenizer.tokens, file.tokenizer.bos_id)
+    eos_token = _text(file.tokenizer.tokens, file.tokenizer.eos_id)
+    renderer, report = _checked(file.template, bos_token, eos_token, tokenizer)
     if not (report.append_only and report.sentinels_equal_plain):
         log.warning(
             "template rewrites history",
             append_only=report.append_only,
             sentinels_equal_plain=report.sentinels_equal_plain,
         )
-    renderer = Renderer.load(template, tokenizer)
     log.info("template", local=renderer.is_local, tools=renderer.tools.format.name)
     limit = context_tokens_max(file.config, numerics, limit=context_tokens, kv_bytes=kv_bytes)
     if limit < 1:
@@ -147,7 +145,7 @@ def make_offer(file: ModelFile, *, numerics: str, context_tokens: int, kv_bytes:
         known_name(file.sha256) or file.name,
         Digest(file.sha256),
         tokenizer.digest,
-        template.digest,
+        renderer.template.digest,
         RECIPE_DIGEST,
         sampler.RECIPE_DIGEST,
         numerics,
@@ -167,6 +165,24 @@ def make_offer(file: ModelFile, *, numerics: str, context_tokens: int, kv_bytes:
         weights_bytes(file.config, numerics),
         _recommended(file),
     )
+
+
+@lru_cache(maxsize=HOST_PROFILES_MAX)
+def _checked(
+    source: str, bos_token: str, eos_token: str, tokenizer: Tokenizer
+) -> tuple[Renderer, TemplateReport]:
+    """Return what renders with a template, for all profiles of a model, and its report.
+
+    The template runs in a process of its own. Raises TemplateUnsupported.
+    """
+    runner = TemplateRunner(source, bos_token=bos_token, eos_token=eos_token)
+    template = Template(source, bos_token=bos_token, eos_token=eos_token, run=runner.render)
+    try:
+        report = check_template(template, tokenizer)
+        renderer = Renderer.load(template, tokenizer)
+    finally:
+        runner.loaded()
+    return renderer, report
 
 
 def _recommended(file: ModelFile) -> Sampling | None:

@@ -5,6 +5,7 @@ import json
 import pytest
 
 from model_host.template import Template
+from model_host.template_sandbox import Sandbox
 from model_host.tool_formats import (
     DEPTH_MAX,
     HERMES,
@@ -55,9 +56,8 @@ def test_a_definition_is_the_json_that_templates_write():
 
 
 def test_the_section_of_hermes_is_the_one_its_own_template_writes():
-    template = Template(QWEN)
     tools = [SUM, ToolDefinition("now", "", "{}")]
-    native = template._template.render(
+    native = Sandbox(QWEN)._template.render(
         messages=[{"role": "system", "content": "Hi."}],
         tools=[json.loads(definition(tool)) for tool in tools],
         add_generation_prompt=False,

@@ -1,0 +1,127 @@
+"""Templates run in a process that may be killed doing so: no template hangs or ends a host."""
+
+import time
+from dataclasses import replace
+
+import pytest
+
+from model_host.io import template_runner
+from model_host.io.offers import _checked
+from model_host.io.template_runner import TemplateRunner
+from model_host.refusals import TemplateUnsupported
+from model_host.render import Renderer
+from model_host.template import Template, check_template, find_pairs
+from replica.errors import HostError
+from replica.log import FinishReason
+from tests.model_host.io.served_host import ServedHost
+from tests.model_host.templates import LLAMA31, QWEN
+from tests.model_host.test_render import CHATML, ENCODER
+from tests.support.talk import Talk
+
+EACH = "{% for m in messages %}{{ m.content }}{% endfor %}"
+LOOPS = "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}"
+CALLS = "{% macro f(n) %}{% if n %}{{ f(n - 1) }}{{ f(n - 1) }}{% endif %}{% endmacro %}{{ f(60) }}"
+HUGE = '{% set x = "a" * 8000000000 %}'
+WIDE = "{{ 'a'|center(8000000000) }}"
+COUNTING = "{% for m in messages %}{{ messages|length }}{{ m.content }}{% endfor %}"
+QUICK_S = 30.0
+
+
+def later(count: int) -> str:
+    return "{% if messages|length == " + str(count) + " %}" + LOOPS + "{% endif %}" + COUNTING
+
+
+@pytest.mark.parametrize("source", [CHATML, LLAMA31, QWEN, COUNTING])
+def test_a_template_renders_there_as_it_does_here(source: str) -> None:
+    here = Template(source, bos_token="<s>")
+    renderer, report = _checked(source, "<s>", "", ENCODER)
+    assert renderer.template.digest == here.digest
+    assert report == check_template(here, ENCODER)
+    assert renderer.is_local == (find_pairs(here) is not None)
+    assert renderer.tools == Renderer.load(here, ENCODER).tools
+    roles = ["system", "user", "assistant", "user"]
+    for header in (True, False):
+        assert renderer.template.literals(roles, header=header) == here.literals(
+            roles, header=header
+        )
+
+
+@pytest.mark.parametrize(
+    "source",
+    [LOOPS + EACH, CALLS + EACH, HUGE + EACH, WIDE + EACH, later(4)],
+    ids=["loops", "calls", "huge", "wide", "at some length"],
+)
+def test_a_template_that_would_hang_or_end_the_host_is_refused_at_load(
+    source: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(template_runner, "CPU_S_MAX", 1.0)
+    began = time.monotonic()
+    with pytest.raises(TemplateUnsupported, match="too much"):
+        _checked(source, "", "", ENCODER)
+    assert time.monotonic() - began < QUICK_S
+
+
+def test_a_context_for_which_a_template_takes_too_long_is_refused_and_the_next_is_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(template_runner, "CPU_S_MAX", 1.0)
+    template = _checked(later(6), "", "", ENCODER)[0].template
+    for _ in range(2):
+        assert template.literals(["user"] * 5, header=False)[0] == "5"
+        with pytest.raises(TemplateUnsupported, match="too much"):
+            template.literals(["user"] * 6, header=False)
+        assert template.literals(["user"] * 7, header=False)[0] == "7"
+
+
+def test_what_a_template_refuses_keeps_its_process() -> None:
+    refusing = "{% if messages|length == 1 %}{{ raise_exception('alone') }}{% endif %}" + EACH
+    runner = TemplateRunner(refusing, bos_token="", eos_token="")
+    one, two = [{"content": "a"}], [{"content": "a"}, {"content": "b"}]
+    assert runner.render(two, header=False) == "ab"
+    process = runner._process
+    with pytest.raises(TemplateUnsupported, match="alone"):
+        runner.render(one, header=False)
+    assert runner.render(two, header=False) == "ab"
+    assert runner._process is process
+    runner.loaded()
+
+
+def test_a_process_ends_with_the_load_and_with_its_runner() -> None:
+    runner = TemplateRunner(EACH, bos_token="", eos_token="")
+    runner.render([], header=False)
+    assert runner._process is not None
+    first = runner._process
+    runner.loaded()
+    assert first.returncode is not None
+    assert runner.render([{"content": "a"}], header=False) == "a"
+    second = runner._process
+    assert second is not None
+    del runner
+    assert second.returncode is not None
+
+
+def test_an_installation_without_the_process_is_not_blamed_on_the_template(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for program in ("/nowhere", "/bin/false"):
+        monkeypatch.setattr(template_runner.sys, "executable", program)
+        with pytest.raises(HostError, match="does not run here") as caught:
+            _checked(EACH + program, "", "", ENCODER)
+        assert not isinstance(caught.value, TemplateUnsupported)
+
+
+async def test_a_host_refuses_the_context_that_its_template_hangs_at_and_answers_others(
+    served: ServedHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(template_runner, "CPU_S_MAX", 1.0)
+    file = replace(served.engine.file, template=later(7))
+    async with served.host(replace(served.engine, file=file)) as host:
+        talk, other = [await Talk.begin(served.replica, host.key) for _ in range(2)]
+        for _ in range(3):
+            _, answer = await talk.ask("And?", tokens=1)
+            assert answer.finish_reason == FinishReason.LENGTH
+        _, refused = await talk.ask("And?", tokens=1)
+        assert refused.finish_reason == FinishReason.REFUSED
+        assert refused.finish_detail.startswith("TEMPLATE_UNSUPPORTED: the template takes too much")
+        _, answer = await other.ask("And?", tokens=1)
+        assert answer.finish_reason == FinishReason.LENGTH
