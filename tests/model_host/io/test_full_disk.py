@@ -5,8 +5,10 @@ Real hub, host, model and SQLite; the limits are SQLite's own, the kernel's, and
 
 from hashlib import sha256
 
+import pytest
 from structlog.testing import capture_logs
 
+from model_host.io import manifest_files, server
 from model_host.io.server import HostServer
 from model_host.journal_records import TOKEN_BYTES
 from replica.errors import StoreError
@@ -171,3 +173,25 @@ async def test_a_checkpoint_that_finds_a_full_disk_affects_nothing_else(served: 
         restored = await talk.answer(await talk.regenerate(request))
         assert host.thread.counts.batch.restores == 1
     assert restored.token_ids == answer.token_ids
+
+
+async def test_a_host_that_starts_on_a_full_disk_drops_checkpoints_before_it_opens_its_store(
+    served: ServedHost, monkeypatch: pytest.MonkeyPatch
+):
+    async with served.host() as host:
+        talk = await Talk.begin(served.replica, host.key)
+        await talk.ask("Tell me of the sea. " * 20, tokens=3)
+        await served.kept(talk, host, 1)
+    monkeypatch.setattr(manifest_files, "spare_at", lambda _folder: -1)
+    held = []
+
+    async def look(*_arguments: object) -> None:
+        held.extend(served.checkpoints.iterdir())
+        raise StoreFull
+
+    assert [*served.checkpoints.iterdir()]
+    monkeypatch.setattr(server, "_opening", look)
+    with pytest.raises(StoreFull):
+        async with served.host():
+            pass
+    assert held == []
