@@ -31,8 +31,9 @@ class Sandbox:
         environment = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True)
         environment.globals["raise_exception"] = _raise
         environment.filters["tojson"] = _to_json  # jinja's own escapes for web pages
-        # With a clock, two renderings of one log would differ.
+        # With a clock or with chance, two renderings of one log would differ.
         environment.globals["strftime_now"] = _no_clock
+        del environment.globals["lipsum"], environment.filters["random"]
         self._fixed = {"bos_token": bos_token, "eos_token": eos_token, "tools": None}
         try:
             self._template = environment.from_string(source)

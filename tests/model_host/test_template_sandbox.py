@@ -49,6 +49,15 @@ def test_what_does_not_render_is_a_fault(source: str) -> None:
         Sandbox(source).render(HELLO, header=False)
 
 
+@pytest.mark.parametrize(
+    ("source", "fault"),
+    [("{{ messages | random }}", "does not compile"), ("{{ lipsum() }}", "refuses this context")],
+)
+def test_a_template_draws_nothing(source: str, fault: str) -> None:
+    with pytest.raises(TemplateFault, match=fault):
+        Sandbox(source).render(HELLO, header=False)
+
+
 def test_the_words_of_a_template_are_cut() -> None:
     with pytest.raises(TemplateFault) as caught:
         Sandbox("{{ raise_exception('no ' * 1000) }}").render(HELLO, header=False)
