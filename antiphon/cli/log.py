@@ -29,7 +29,7 @@ from antiphon.cli.session import STILL_READ, Session, check_readable, find_entry
 from replica.conversation import Conversation, EntryStore, KeyRemoved, Place
 from replica.ids import ConversationId, EntryId, short
 from replica.io import KeyFileGone
-from replica.log import Entry, reach
+from replica.log import Entry, Kind, reach
 from replica.order import branch_ends, is_withdrawn
 
 NARROW_CELLS = 60
@@ -145,7 +145,7 @@ async def _follow(
             _print(session, held, printed.withdrawn(), names)
         async for entry in follow(session, store, held):
             _print(session, held, [entry], names)
-            if not session.out.as_json:  # again, with the note
+            if entry.header.kind == Kind.CANCEL and not session.out.as_json:  # again, with the note
                 _print(session, held, printed.withdrawn(), names)
             if not is_withdrawn(held.order, entry.id):
                 printed.add(entry.id)

@@ -5,7 +5,7 @@ from antiphon.cli.rows import PREVIEW_CELLS, cut, row_of
 from replica.conversation import Conversation
 from replica.ids import EntryId
 from replica.log import Entry, Kind
-from replica.order import is_withdrawn
+from replica.order import first_closing, is_withdrawn
 
 
 class Printed:
@@ -39,5 +39,6 @@ class Printed:
 def taken_back_words(held: Conversation, message: Entry, names: Names) -> str:
     """Return that a message was taken back, and by whom, as words."""
     words = " ".join(row_of(held, message).text.split())
-    by = held.log.entries[held.order.closing_cancels(message.id)[0]].header.author
-    return f"{names.of(by)} took back: {cut(words, PREVIEW_CELLS)}"
+    cancel = first_closing(held.order, message.id)
+    who = names.of(held.log.entries[cancel].header.author) if cancel is not None else "somebody"
+    return f"{who} took back: {cut(words, PREVIEW_CELLS)}"

@@ -1,27 +1,23 @@
 """What is shown of a question that was taken back while it waited (DECISIONS D499, D573).
 
-Pure. Its message is withdrawn, and its requests are cancelled. What asks for the last words of a
-branch passes over all of it.
+Pure. Its message is withdrawn, and its requests are cancelled, or were refused. What asks for
+the last words of a branch passes over all of it.
 """
 
 from replica.conversation import Conversation
 from replica.ids import EntryId
-from replica.log import Entry, FinishReason, Generation, Kind
-from replica.order import is_withdrawn
+from replica.log import Entry, Kind
+from replica.order import is_open, is_withdrawn
 
 TAKEN_BACK = "taken back"
 
 
 def is_taken_back(held: Conversation, request: EntryId) -> bool:
-    """Say whether the question of a request was taken back before a host took or refused it."""
-    log, order = held.log, held.order
-    if request in order.seal_of or not order.closing_cancels(request):
+    """Say whether the question of a request was taken back, also after a host refused it."""
+    order, entries = held.order, held.log.entries
+    if request in order.seal_of or is_open(order, entries[request]):
         return False
-    end = order.generation_of(request)
-    body = log.body(end) if end is not None else None
-    if isinstance(body, Generation) and body.finish_reason != FinishReason.CANCELLED:
-        return False
-    return any(is_withdrawn(order, i) for i in log.entries[request].header.parents)
+    return any(is_withdrawn(order, i) for i in entries[request].header.parents)
 
 
 def is_undone(held: Conversation, entry: Entry) -> bool:

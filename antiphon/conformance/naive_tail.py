@@ -80,7 +80,7 @@ def naive_tail(
 def naive_late(
     log: NaiveLog, order: NaiveOrder, state: NaiveMembership, tip: EntryId
 ) -> set[EntryId]:
-    """Return the messages and withdrawals that no sealed request reaches, of this branch alone."""
+    """Return the messages that no sealed request reaches, of this branch and of no other."""
     chain, behind = (
         order.chains[tip],
         _unsealed_after(log, order, naive_start(log, order, state, tip)),
@@ -100,7 +100,7 @@ def naive_late(
     return {
         i
         for i in ways - reached - followed
-        if (log.entries[i].header.kind == Kind.MESSAGE or _withdraws(log, log.entries[i]))
+        if log.entries[i].header.kind == Kind.MESSAGE
         and apart.isdisjoint(ancestors(log, [i], until=listed))
     }
 
@@ -139,9 +139,19 @@ def _ways_from(start: set[EntryId], log: NaiveLog, order: NaiveOrder) -> set[Ent
 def naive_frontier(
     log: NaiveLog, order: NaiveOrder, state: NaiveMembership, tip: EntryId | None
 ) -> tuple[EntryId, ...]:
-    """Return the entries of tail and start without successors among them: start and last, 64."""
+    """Return the entries of tail and start without successors among them: start and last, 64.
+
+    With them go the CANCELs of withdrawn messages that they reach, of which they reach none.
+    """
     start = naive_start(log, order, state, tip)
     said = {start, *naive_tail(log, order, state, tip)}
+    chain = order.chains[tip] if tip is not None else []
+    settled = {i for s in chain for i in (*_seal(log, s).entries, *order.withdrawn[s])}
+    reached = ancestors(log, said, until=settled)
+    for message in (i for i in reached if log.entries[i].header.kind == Kind.MESSAGE):
+        closing = _closing(log, state, message)
+        if closing and reached.isdisjoint(closing):
+            said.add(closing[0])
     behind = [ancestors(log, log.entries[i].header.parents) for i in said]
     ends = said.difference(*behind)
     kept = {start} & ends
@@ -199,15 +209,8 @@ def _unsealed_after(log: NaiveLog, order: NaiveOrder, start: EntryId) -> set[Ent
 def _stands(log: NaiveLog, state: NaiveMembership, entry: Entry) -> bool:
     header = entry.header
     roles = state.roles.get(header.author, frozenset())
-    is_join = header.kind == Kind.JOIN and roles & TALKERS
-    is_kind = header.kind in LISTED_KINDS or is_join or _withdraws(log, entry)
+    is_kind = header.kind in LISTED_KINDS or (header.kind == Kind.JOIN and roles & TALKERS)
     return bool(is_kind) and state.sees(entry) and log.body(entry.id) is not None
-
-
-def _withdraws(log: NaiveLog, entry: Entry) -> bool:
-    """Say whether an entry is a CANCEL whose only parent is a message."""
-    named = [log.entries[i].header.kind for i in entry.header.parents]
-    return entry.header.kind == Kind.CANCEL and named == [Kind.MESSAGE]
 
 
 def is_open(log: NaiveLog, order: NaiveOrder, state: NaiveMembership, entry: Entry) -> bool:

@@ -78,6 +78,8 @@ class Said:
 class Withdrawn:
     """A member withdrew a message, of its own or as an owner: no later answer reads it.
 
+    Where both did so without the other's entry, there may be two events.
+
     >>> note = trip.say("Never mind.")
     >>> trip.cancel(note)
     >>> [event for event in trip.history() if event.entry == note]

@@ -33,7 +33,7 @@ from replica.log import (
     reach,
     text_of,
 )
-from replica.order import is_tail_entry, is_withdrawal, is_withdrawn
+from replica.order import first_closing, is_tail_entry, is_withdrawal, is_withdrawn
 
 
 def answer_of(held: Conversation, request: EntryId) -> e.Answer | None:
@@ -101,17 +101,12 @@ def _of_entry(held: Conversation, entry: Entry, me: PublicKey) -> Iterator[e.Eve
             yield from _forks(held, at, me)
         case Generation():
             yield from _of_generation(held, entry)
-        case Cancel() if is_withdrawal(held.log, entry) and _has_effect(held, entry):
-            yield e.Withdrawn(who, entry.header.parents[0], at, here)
+        case Cancel() if is_withdrawal(held.log, entry):
+            message = entry.header.parents[0]
+            if first_closing(held.order, message) == at and is_withdrawn(held.order, message):
+                yield e.Withdrawn(who, message, at, here)
         case _:
             pass
-
-
-def _has_effect(held: Conversation, withdrawal: Entry) -> bool:
-    """Say whether a CANCEL is the first that withdraws its message, which no answer has read."""
-    (message,) = withdrawal.header.parents
-    first = held.order.closing_cancels(message)[:1]
-    return is_withdrawn(held.order, message) and first == (withdrawal.id,)
 
 
 def _of_parts(held: Conversation, entry: Entry, parts: Iterable[Part]) -> Iterator[e.Event]:

@@ -23,6 +23,7 @@ from replica.log import (
     Kind,
     Log,
     Member,
+    Request,
     Revocation,
     Seal,
     body_digest,
@@ -36,6 +37,7 @@ from replica.log import (
     salted,
     sign,
 )
+from replica.order import with_withdrawals
 from replica.refusals import BodyTooLarge, CriticalKindUnknown, NotAllowed
 
 
@@ -85,11 +87,15 @@ class Author:
     ) -> Entry:
         """Write the next entry of this author's lane; the caller admits and persists it.
 
-        `parents` may be in any order; more than 64 must be joined first. A reader leaves
+        `parents` may be in any order; more than 64 must be joined first. A request follows the
+        CANCELs of withdrawn messages too (ORD-10), as far as there is room. A reader leaves
         by `Revocation(its key)` in a new epoch, with the genesis as only parent.
         Raises NotAllowed, ClockInvalid, and the errors of `content`.
         """
         assert len(parents) <= PARENTS_MAX, "join surplus heads first"
+        if isinstance(body, Request):
+            node = held.order.nodes.get(basis) if basis is not None else None
+            parents = with_withdrawals(held.order, parents, node)[:PARENTS_MAX]
         content, kind = self.content(held, body, salt), kind_of(body)
         track = rules_of(kind).track or _track_of(held, parents)
         seq, prev = held.next_position(self.lane(track))

@@ -6,7 +6,7 @@ from replica.conversation.place import Place, answer_ahead, basis_of, first_seal
 from replica.conversation.runs import queued_place
 from replica.ids import EntryId, Track
 from replica.log import Conflict, Entry, Kind
-from replica.order import ends, is_open, start
+from replica.order import ends, is_open, is_withdrawn, start
 from replica.refusals import ArgumentInvalid
 
 
@@ -15,7 +15,7 @@ def place_at(held: Conversation, entry_id: EntryId) -> Place:
 
     Behind one that a seal lists it also follows the answer that this seal begins with. Behind a
     question that is queued and waits it queues: the answer ahead of that is not there to follow.
-    Raises ArgumentInvalid for an entry that none can follow.
+    Raises ArgumentInvalid for an entry that none can follow, and for a withdrawn message.
     """
     entry = held.log.entries[entry_id]
     if entry.header.kind == Kind.GENESIS:
@@ -27,6 +27,8 @@ def place_at(held: Conversation, entry_id: EntryId) -> Place:
         if node is None:
             raise ArgumentInvalid("this seal is void, and only a valid one can be followed")
         return Place((start(held.order, node),), entry_id, Conflict.FORK)
+    if is_withdrawn(held.order, entry_id):
+        raise ArgumentInvalid("this message was withdrawn; let the next one follow another entry")
     listing = None if entry.header.kind == Kind.GENERATION else first_seal_with(held, entry_id)
     followed = [entry, *(held.log.entries[i] for i in answer_ahead(listing))]
     conflict = Conflict.QUEUE if _waits(held, entry) else Conflict.FORK

@@ -4,7 +4,7 @@ from replica.conversation.conversation import Conversation
 from replica.conversation.place import Place, forks_at, goes_behind
 from replica.ids import EntryId, Track
 from replica.log import Entry, Kind, reach
-from replica.order import is_withdrawal, withdrawn
+from replica.order import is_withdrawal, is_withdrawn
 
 
 def unlisted_before(held: Conversation, place: Place) -> list[Entry]:
@@ -25,6 +25,6 @@ def unlisted_before(held: Conversation, place: Place) -> list[Entry]:
     if answer is not None and not forks_at(held, place):
         # What was asked before it came, and was refused or cancelled, does not follow it.
         behind.add(answer)
-    behind -= withdrawn(log, behind, log.membership)
     found = (e for e in map(log.entries.__getitem__, behind) if not is_withdrawal(log, e))
+    found = (e for e in found if not is_withdrawn(held.order, e.id))
     return sorted(found, key=lambda e: (e.id != answer, *e.order_key))

@@ -1,6 +1,6 @@
 """The order of one conversation: seals, branches, contexts, tails (spec/03 §3)."""
 
-from replica.order.cancels import is_withdrawal, is_withdrawn, withdrawn
+from replica.order.cancels import is_withdrawal
 from replica.order.context import context_digest
 from replica.order.coverage import coverage, coverage_before
 from replica.order.eligible import is_open, is_tail_entry
@@ -10,6 +10,7 @@ from replica.order.queued import Ahead, queued_behind
 from replica.order.tail import frontier, late_messages, start, tail
 from replica.order.tree import Order, branch_ends, going_on
 from replica.order.verdict import VoidReason, is_closed
+from replica.order.withdrawals import first_closing, is_withdrawn, with_withdrawals
 
 __all__ = [
     "Ahead",
@@ -21,6 +22,7 @@ __all__ = [
     "coverage",
     "coverage_before",
     "ends",
+    "first_closing",
     "frontier",
     "going_on",
     "is_closed",
@@ -32,5 +34,5 @@ __all__ = [
     "queued_behind",
     "start",
     "tail",
-    "withdrawn",
+    "with_withdrawals",
 ]

@@ -6,14 +6,11 @@ for the answer, so a host that never answers blocks nobody. One of a message, by
 or an owner, *withdraws* it: no seal whose request follows that CANCEL lists the message.
 """
 
-from collections.abc import Set
-from typing import TYPE_CHECKING
+from bisect import insort
+from collections.abc import Iterator, Set
 
-from replica.ids import EntryId
+from replica.ids import EntryId, PublicKey
 from replica.log import Entry, Kind, Log, Membership
-
-if TYPE_CHECKING:
-    from replica.order.tree import Order
 
 
 def is_withdrawal(log: Log, entry: Entry) -> bool:
@@ -22,13 +19,6 @@ def is_withdrawal(log: Log, entry: Entry) -> bool:
     if header.kind != Kind.CANCEL or len(header.parents) != 1:
         return False
     return log.entries[header.parents[0]].header.kind == Kind.MESSAGE
-
-
-def has_effect(cancel: Entry, ended: Entry, membership: Membership) -> bool:
-    """Say whether a CANCEL closes its request or withdraws its message, under a membership."""
-    author = cancel.header.author
-    may_end = author == ended.header.author or membership.has_owner_role(author)
-    return may_end and membership.is_visible(cancel)
 
 
 def withdrawn(log: Log, closure: Set[EntryId], membership: Membership) -> set[EntryId]:
@@ -43,40 +33,57 @@ def withdrawn(log: Log, closure: Set[EntryId], membership: Membership) -> set[En
     return found
 
 
-def is_withdrawn(order: "Order", entry_id: EntryId) -> bool:
-    """Say whether an entry is a message that was withdrawn, and that no seal lists."""
-    if order.log.entries[entry_id].header.kind != Kind.MESSAGE or entry_id in order.listed_by:
-        return False
-    return bool(order.closing_cancels(entry_id))
+def has_effect(cancel: Entry, ended: Entry, membership: Membership) -> bool:
+    """Say whether a CANCEL closes its request or withdraws its message, under a membership."""
+    return _may_end(cancel.header.author, ended, membership) and membership.is_visible(cancel)
+
+
+def _may_end(author: PublicKey, ended: Entry, membership: Membership) -> bool:
+    return author == ended.header.author or membership.has_owner_role(author)
 
 
 class Cancels:
-    """The CANCEL entries of one log, by the request or message that is their only parent."""
+    """The CANCEL entries of one log, by the request or message that is their only parent.
+
+    Those of one author are sorted, so that many by one key cost no pass over all.
+    """
 
     def __init__(self) -> None:
         """Start empty."""
-        self._of: dict[EntryId, tuple[Entry, ...]] = {}
+        self._of: dict[EntryId, dict[PublicKey, list[tuple[tuple[int, EntryId], Entry]]]] = {}
+        self.withdraws = False
+        """Whether one of them names a message."""
 
     def receive(self, entry: Entry) -> None:
         """Add an admitted CANCEL."""
         # A CANCEL with several parents would end requests that it merely follows.
         if len(entry.header.parents) == 1:
-            request = entry.header.parents[0]
-            self._of[request] = (*self._of.get(request, ()), entry)
+            by_author = self._of.setdefault(entry.header.parents[0], {})
+            insort(by_author.setdefault(entry.header.author, []), (entry.order_key, entry))
 
     def is_cancelled(self, request: EntryId, membership: Membership) -> bool:
         """Say whether a visible CANCEL names the request."""
-        return any(membership.is_visible(cancel) for cancel in self._of.get(request, ()))
+        lists = self._of.get(request, {}).values()
+        return any(membership.is_visible(cancel) for of in lists for _, cancel in of)
 
-    def is_named(self, entry_id: EntryId) -> bool:
-        """Say whether a CANCEL, visible or void, has the entry as its only parent."""
-        return entry_id in self._of
+    def authors(self, entry_id: EntryId) -> Set[PublicKey]:
+        """Return the authors of the CANCELs, visible or void, whose only parent is the entry."""
+        return self._of.get(entry_id, {}).keys()
 
-    def closing_cancels(self, request: Entry, membership: Membership) -> tuple[EntryId, ...]:
-        """Return the visible CANCELs by the author or an owner, in (lamport, id) order."""
-        found = [
-            cancel
-            for cancel in self._of.get(request.id, ())
-            if has_effect(cancel, request, membership)
+    def first_closing(self, ended: Entry, membership: Membership) -> EntryId | None:
+        """Return the first visible CANCEL by the author or an owner, in (lamport, id) order."""
+        firsts = [
+            next((key for key, cancel in of if membership.is_visible(cancel)), None)
+            for author, of in self._of.get(ended.id, {}).items()
+            if _may_end(author, ended, membership)
         ]
-        return tuple(cancel.id for cancel in sorted(found, key=lambda e: e.order_key))
+        return min((key for key in firsts if key is not None), default=(0, None))[1]
+
+    def closing_cancels(self, ended: Entry, membership: Membership) -> tuple[EntryId, ...]:
+        """Return the visible CANCELs by the author or an owner, in (lamport, id) order."""
+        return tuple(entry_id for _, entry_id in sorted(self._closing(ended, membership)))
+
+    def _closing(self, ended: Entry, membership: Membership) -> Iterator[tuple[int, EntryId]]:
+        for author, of in self._of.get(ended.id, {}).items():
+            if _may_end(author, ended, membership):
+                yield from (key for key, cancel in of if membership.is_visible(cancel))

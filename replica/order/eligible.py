@@ -6,7 +6,7 @@ Pure.
 from typing import TYPE_CHECKING
 
 from replica.log import CONTEXT_KINDS, Conflict, Entry, Kind, Log
-from replica.order.cancels import is_withdrawal
+from replica.order.withdrawals import first_closing
 
 if TYPE_CHECKING:
     from replica.order.tree import Order
@@ -16,26 +16,23 @@ def is_tail_entry(log: Log, entry: Entry) -> bool:
     """Say whether an entry belongs to a tail: visible, readable, by a writer or a host.
 
     Kinds that any role may write are left out, or a reader could fill the parents of
-    the next entry. A CANCEL of a message is one, so that the next request follows it.
+    the next entry.
     """
     header, membership = entry.header, log.membership
     if header.kind == Kind.JOIN:
         is_allowed = membership.may_write(header.author, Kind.MESSAGE)
     else:
-        is_allowed = header.kind in CONTEXT_KINDS or is_withdrawal(log, entry)
+        is_allowed = header.kind in CONTEXT_KINDS
     return is_allowed and membership.is_visible(entry) and log.body(entry.id) is not None
-
-
-def is_late_kind(log: Log, entry: Entry) -> bool:
-    """Say whether an entry is of a kind that may be late: a message, or a CANCEL of one."""
-    return entry.header.kind == Kind.MESSAGE or is_withdrawal(log, entry)
 
 
 def is_open(order: "Order", entry: Entry) -> bool:
     """Say whether an unsealed entry is a request that may still be answered."""
     # Only a request that counts: another replica need not hold one behind a cut.
     is_request = entry.header.kind == Kind.REQUEST and is_tail_entry(order.log, entry)
-    ended = entry.id in order.refusal_of or bool(is_request and order.closing_cancels(entry.id))
+    ended = entry.id in order.refusal_of or (
+        is_request and first_closing(order, entry.id) is not None
+    )
     return is_request and not ended
 
 

@@ -12,7 +12,7 @@ from weakref import proxy
 
 from replica.ids import EntryId
 from replica.log import Entry, Kind, reach
-from replica.order.eligible import has_branch, is_late_kind, is_tail_entry
+from replica.order.eligible import has_branch, is_tail_entry
 from replica.order.node import SealNode
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ class LateMessages:
             asked = self._unreached([entry.id], self._followed.__contains__)
             self._followed |= asked
             return self.ids.isdisjoint(asked)
-        if is_late_kind(order.log, entry) and self._is_late(entry.id):
+        if kind == Kind.MESSAGE and self._is_late(entry.id):
             self.ids.add(entry.id)
         return True
 

@@ -14,10 +14,12 @@ from weakref import proxy
 from replica.ids import EntryId, PublicKey, Track
 from replica.limits import PARENTS_MAX
 from replica.log import Entry, Kind, Membership, difference
+from replica.order.cancels import is_withdrawal
 from replica.order.eligible import is_tail_entry
 from replica.order.ends import first_reached, unfollowed
 from replica.order.late import LateMessages
 from replica.order.node import SealNode
+from replica.order.withdrawals import first_closing, is_named, missing
 
 if TYPE_CHECKING:
     from replica.order.tree import Order
@@ -61,6 +63,15 @@ class OpenTail:
         self._late = LateMessages(order, tip, unsealed) if tip is not None else None
         late = map(self._log.entries.__getitem__, self._late.ids if self._late is not None else ())
         entries = {entry.id: entry for entry in turns((*found, *late))}
+        self._reached: set[EntryId] | None = None
+        """What the tail reaches that the chain has not settled; None if no message is withdrawn."""
+        self._withdrawals: dict[EntryId, EntryId | None] = {}
+        """Per message that is reached and withdrawn: the CANCEL added, None if one is reached."""
+        if order.cancels.withdraws:
+            self._reached = set()
+            self._reach(entries)
+            added = filter(None, self._withdrawals.values())
+            entries |= {i: self._log.entries[i] for i in added}
         self._found = set(entries)
         self._first = first_reached(turns(entries.values()), order.unreached)
         last = unfollowed(self._log, entries.values(), order.unreached)
@@ -85,8 +96,8 @@ class OpenTail:
         tip, start, judged_by = self._of
         membership = self._log.membership
         if membership is not judged_by:
-            if not self._judge_again(judged_by, membership):
-                return False
+            if self._reached is not None or not self._judge_again(judged_by, membership):
+                return False  # with it may change which CANCELs have effect
             self._of = tip, start, membership
         return True
 
@@ -185,13 +196,15 @@ class OpenTail:
             return False
         if header.kind == Kind.SEAL:
             return node is None or not self._lists_any(node)
+        if is_withdrawal(self._log, entry) and not self._receive_withdrawal(header.parents[0]):
+            return False
         if any(p == self._request or p in self._behind_request for p in header.parents):
             return False
         if any(p == self._start or p in self._unsealed for p in header.parents):
             self._unsealed.add(entry.id)
             self._authors.add(header.author)
             if is_tail_entry(self._log, entry):
-                self._add_end(entry)
+                return self._add(entry)
         elif self._late is not None:
             return self._receive_late(self._late, entry)
         return True
@@ -199,8 +212,59 @@ class OpenTail:
     def _receive_late(self, late: LateMessages, entry: Entry) -> bool:
         is_kept = late.receive(entry)
         if entry.id in late.ids:
-            self._add_end(entry)
+            return self._add(entry) and is_kept
         return is_kept
+
+    def _receive_withdrawal(self, message: EntryId) -> bool:
+        """Add the CANCEL of a message that is reached; return False to compute the tail anew."""
+        if self._reached is None:
+            return False
+        if message not in self._reached:
+            return True
+        first = first_closing(self._order, message)
+        known = self._withdrawals.get(message)
+        if message in self._withdrawals or first is None:
+            return known is None or known == first
+        self._withdrawals[message] = first
+        self._add_end(self._log.entries[first])
+        return True
+
+    def _add(self, entry: Entry) -> bool:
+        """Add an entry, with the CANCELs of messages that it reaches; False to compute anew."""
+        self._add_end(entry)
+        if self._reached is None:
+            return True
+        before = set(self._withdrawals)
+        if not self._reach([entry.id]):
+            return False
+        for message in self._withdrawals.keys() - before:
+            cancel = self._withdrawals[message]
+            if cancel is not None:
+                self._add_end(self._log.entries[cancel])
+        return True
+
+    def _reach(self, ids: Iterable[EntryId]) -> bool:
+        """Note what entries reach; return False where a CANCEL is reached beside the one added."""
+        assert self._reached is not None, "some message is withdrawn"
+        tip, entries = self._of[0], self._log.entries
+        todo, new = list(ids), list[EntryId]()
+        while todo:
+            at = todo.pop()
+            if at in self._reached or (tip is not None and tip.covers(at)):
+                continue
+            self._log.meter.turn()
+            self._reached.add(at)
+            new.append(at)
+            todo += entries[at].header.parents
+        for at in self._log.meter.turns(new):
+            if self._withdrawals and is_withdrawal(self._log, entries[at]):
+                (message,) = entries[at].header.parents
+                if self._withdrawals.get(message) is not None:
+                    return False
+        for at in self._log.meter.turns(new):
+            if is_named(self._order, at) and first_closing(self._order, at) is not None:
+                self._withdrawals[at] = missing(self._order, at, self._reached)
+        return True
 
     def _lists_any(self, node: SealNode) -> bool:
         if self._late is not None and not self._late.receive_seal(node):

@@ -8,6 +8,7 @@ from replica.log import Entry
 from replica.order.forks import Fork
 from replica.order.node import SealNode
 from replica.order.tree import Order
+from replica.order.withdrawals import first_closing
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,5 +76,6 @@ def _extends(node: SealNode | None, base: SealNode | None) -> bool:
 
 def _is_open(order: Order, request: Entry) -> bool:
     """Say whether a request without a seal is visible, and neither refused nor closed."""
-    is_ended = order.generation_of(request.id) is not None or order.closing_cancels(request.id)
+    is_answered = order.generation_of(request.id) is not None
+    is_ended = is_answered or first_closing(order, request.id) is not None
     return not is_ended and order.log.membership.is_visible(request)

@@ -13,6 +13,7 @@ from replica.order.late import LateMessages
 from replica.order.node import SealNode
 from replica.order.open_tail import OpenTail
 from replica.order.tree import Order
+from replica.order.withdrawals import first_closing
 
 
 def tail(order: Order, tip: SealNode | None) -> list[Entry]:
@@ -66,8 +67,7 @@ def start(order: Order, tip: SealNode | None) -> EntryId:
         return EntryId(order.log.conversation)
     if tip.generation is not None:
         return tip.generation
-    closing = order.closing_cancels(tip.seal.request)
-    return closing[0] if closing else tip.seal.request
+    return first_closing(order, tip.seal.request) or tip.seal.request
 
 
 def _unsealed_behind(order: Order, start: EntryId) -> set[EntryId]:

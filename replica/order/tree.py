@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Sequence
 
 from replica.ids import EntryId, PublicKey
 from replica.log import Body, Conflict, Entry, Generation, Kind, Log, Membership, Request, Seal
-from replica.order.cancels import Cancels
+from replica.order.cancels import Cancels, is_withdrawal
 from replica.order.coverage import Covered
 from replica.order.forks import Forks
 from replica.order.node import SealNode
@@ -58,6 +58,8 @@ class Order:
         self.seal_of: dict[EntryId, EntryId] = {}
         self.refusal_of: dict[EntryId, EntryId] = {}
         self.cancels, self.forks = Cancels(), Forks()
+        self.left_out: set[EntryId] = set()
+        """The messages that a counting seal withdrew."""
         self.sealed_ahead: dict[EntryId, SealNode | None] = {}
         """Per request behind a fork: the seal that queued.py found, until the next one counts."""
         self.requests: dict[EntryId, None] = {}
@@ -130,6 +132,7 @@ class Order:
                 self._receive_generation(entry)
             case Kind.CANCEL:
                 self.cancels.receive(entry)
+                self.cancels.withdraws |= is_withdrawal(self.log, entry)
             case _:
                 pass
         return True
@@ -154,6 +157,7 @@ class Order:
     def _count(self, node: SealNode) -> None:
         coverage = node.coverage
         coverage.depth_of |= dict.fromkeys(node.withdrawn, node.depth)
+        self.left_out |= node.withdrawn
         for entry_id in self.log.meter.turns(node.seal.entries):
             coverage.depth_of[entry_id] = node.depth
             first = self.listed_by.setdefault(entry_id, node)

@@ -9,7 +9,7 @@ from weakref import proxy
 
 from replica.ids import EntryId, PublicKey, Track
 from replica.log import Entry, Kind, Membership, reach
-from replica.order.eligible import has_branch, is_late_kind
+from replica.order.eligible import has_branch
 
 if TYPE_CHECKING:
     from replica.order.tree import Order
@@ -30,11 +30,11 @@ class Unreached:
         self._log = order.log
         self._entries: set[EntryId] = set()
         self.messages: dict[EntryId, None] = {}
-        """The messages among them and the CANCELs of such, in the order of folding."""
+        """The messages among them, in the order in which they were folded."""
         self.requests: dict[EntryId, None] = {}
         """The requests among them, likewise."""
         self.free: dict[EntryId, None] = {}
-        """Those of `messages` that no request with a branch of its own reaches, since `claim`."""
+        """The messages that no request with a branch of its own reaches, since `claim`."""
         self.asking: set[EntryId] = set()
         """The requests that have a branch of their own, or still may, since `claim`."""
         self._claimed: set[EntryId] = set()
@@ -51,7 +51,7 @@ class Unreached:
         if header.track != Track.CONVERSATION:
             return
         self._entries.add(entry.id)
-        if is_late_kind(self._log, entry):
+        if header.kind == Kind.MESSAGE:
             self.messages[entry.id] = self.free[entry.id] = None
         elif header.kind == Kind.REQUEST:
             self.requests[entry.id] = None

@@ -134,7 +134,7 @@ def _lacks_one_for_sure(
 def _is_surely_listed(order: "Order", entry: Entry, membership: Membership) -> bool:
     header = entry.header
     is_context = header.kind in CONTEXT_KINDS and header.kind != Kind.GENERATION
-    may_be_withdrawn = header.kind == Kind.MESSAGE and order.cancels.is_named(entry.id)
+    may_be_withdrawn = header.kind == Kind.MESSAGE and bool(order.cancels.authors(entry.id))
     is_alone = order.log.lane_fork(header.lane) is None
     return is_context and not may_be_withdrawn and is_alone and membership.is_visible(entry)
 

@@ -502,14 +502,11 @@ class Order extends Conversation {
   }
   isEnded(e, found, m) { return this.closing(e, m).some((c) => found.has(c.id)); } // by a CANCEL in C
   withdrawn(found, m) { return idsOf(this.each(found).filter((e) => e.kind === MESSAGE && this.isEnded(e, found, m))); }
-  isLateKind(e) { return e.kind === MESSAGE || (e.kind === CANCEL && this.at(onlyParent(e))?.kind === MESSAGE); }
   isClosed(node, request, m) { // whether the request may go on from the node without its answer
     return node === ROOT || this.isEnded(this.at(node.request), this.unlisted(request, node), m);
   }
-  unlisted(request, prev) { // C of ORD-6 without the answer
-    const settled = new Set(prev.settled);
-    return walk(without([request.id], settled), (id) => without(this.at(id).parents, settled));
-  }
+  unsettled(ids, settled = new Set()) { return walk(without(ids, settled), (id) => without(this.at(id).parents, settled)); }
+  unlisted(request, prev) { return this.unsettled([request.id], new Set(prev.settled)); } // C of ORD-6 without the answer
   coverage(request, prev, answer, m) {
     const found = this.unlisted(request, prev), gone = this.withdrawn(found, m);
     if (request.conflict === 0 && answer) found.add(answer.id);
@@ -574,7 +571,7 @@ class Order extends Conversation {
     const roots = [this.log.conversation, ...idsOf(tip.chain), ...listed];
     const ways = this.descend(roots, (e) => this.nodes.has(e.id));
     const free = without(ways, this.reach([...this.sealOf.keys(), ...asked]));
-    return free.filter((id) => this.isLateKind(this.at(id)) && !meetsApart(id));
+    return free.filter((id) => this.at(id).kind === MESSAGE && !meetsApart(id));
   }
   tail(tip) {
     const after = this.descend([this.start(tip)]), behind = this.descend(tip ? [tip.request] : []);
@@ -583,11 +580,14 @@ class Order extends Conversation {
     const waits = new Set([...before, ...this.descend(waiting)]), late = tip ? this.late(tip) : [];
     const found = new Set([...after, ...without(behind, waits), ...late]);
     const mayJoin = (e) => e.kind === JOIN && this.now.has(e.author, ...WRITERS);
-    const isKept = (e) => (CONTEXT_KINDS.includes(e.kind) || this.isLateKind(e) || mayJoin(e)) && this.now.sees(e);
+    const isKept = (e) => (CONTEXT_KINDS.includes(e.kind) || mayJoin(e)) && this.now.sees(e);
     return this.each(found).filter((e) => isKept(e) && isReadable(e)).sort(byOrder);
   }
   frontier(tip, tail) {
-    const start = this.start(tip), ends = [this.at(start), ...tail];
+    const start = this.start(tip), said = [this.at(start), ...tail];
+    const reached = this.unsettled(idsOf(said), new Set(tip?.settled));
+    const lacking = (e) => (e.kind === MESSAGE && !this.isEnded(e, reached) ? this.closing(e).slice(0, 1) : []);
+    const ends = [...said, ...this.each(reached).flatMap(lacking)];
     const free = without(idsOf(ends), this.reach(ends.flatMap((e) => e.parents)));
     return sorted(idsOf(this.each(free).sort(byOrder).reverse().sort(by((e) => e.id !== start)).slice(0, 64)));
   }

@@ -72,8 +72,6 @@ CHANGES: tuple[tuple[str, str, str, str], ...] = (
      "dict.fromkeys(node.withdrawn, node.depth)", "{}"),
     ("replica/order/cancels.py", "what was settled is withdrawn again",
      "if message in closure and has_effect", "if has_effect"),
-    ("replica/order/eligible.py", "withdrawals are in no tail",
-     "in CONTEXT_KINDS or is_withdrawal(log, entry)", "in CONTEXT_KINDS"),
     ("replica/order/verdict.py", "a withdrawn message is surely listed",
      "not may_be_withdrawn and is_alone", "is_alone"),
     ("replica/order/tree.py", "tips by their seals", "entries[n.generation or n.id].order_key",

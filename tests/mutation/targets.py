@@ -43,8 +43,10 @@ TARGETS: dict[str, tuple[str, ...]] = {
         "_Reader.add", "_Reader.add_entry", "_Reader.add_blob",
     ),
     "replica/order/cancels.py": (
-        "is_withdrawal", "has_effect", "withdrawn", "Cancels.receive", "Cancels.closing_cancels",
+        "is_withdrawal", "has_effect", "_may_end", "withdrawn", "Cancels.receive",
+        "Cancels.first_closing", "Cancels._closing",
     ),
+    "replica/order/withdrawals.py": ("missing",),
     "replica/order/context.py": ("context_digest",),
     "replica/order/coverage.py": (
         "coverage", "_listed", "is_answer", "uncovered_closure", "_forks", "_may_list",
@@ -53,7 +55,7 @@ TARGETS: dict[str, tuple[str, ...]] = {
     "replica/order/tail.py": (
         "tail", "frontier", "_open_tail", "start", "_unsealed_behind", "_written_meanwhile",
     ),
-    "replica/order/eligible.py": ("is_tail_entry", "is_late_kind", "is_open", "has_branch"),
+    "replica/order/eligible.py": ("is_tail_entry", "is_open", "has_branch"),
     "replica/order/ends.py": ("unfollowed", "first_reached"),
     "replica/order/late.py": (
         "LateMessages.__init__", "LateMessages._candidates", "LateMessages._is_apart",

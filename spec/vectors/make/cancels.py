@@ -90,6 +90,25 @@ def by_former_owner() -> dict[str, object]:
     )
 
 
+def by_void_cancel() -> dict[str, object]:
+    s = History()
+    s.say("hello", ADA)
+    s.ask("ask", BOB, "hello")
+    s.seal("seal", "ask", ["hello", "ask"])
+    s.cancel("by-bea", BEA, "ask")
+    s.say("word", BOB, "ask", basis="seal")
+    s.cancel("by-bob", BOB, "ask")
+    s.revoke("revoke-bea", ADA, BEA, [], parents=s.heads)
+    s.heads = ["revoke-bea"]
+    return s.vector(
+        "closed-by-void-cancel",
+        "a CANCEL that a cut makes void closes nothing: the next entry follows the other one",
+        tips=["seal"],
+        answers={"ask": None},
+        tails=[tail("seal", ["word"], ["by-bob", "word"])],
+    )
+
+
 def answered() -> dict[str, object]:
     s = History()
     s.say("hello", ADA)

@@ -295,7 +295,7 @@ def build() -> dict[str, object]:
         _equivocation,
         _refusal, seals.foreign_answer, _two_answers, seals.sealed_twice, seals.revoked_host,
         seals.revoked_writer, _tails, _meanwhile, seals.membership_heads, _spam, cancels.closed,
-        cancels.by, cancels.by_former_owner, cancels.answered, cancels.void_answer, cancels.of_tail,
+        cancels.by, cancels.by_former_owner, cancels.by_void_cancel, cancels.answered, cancels.void_answer, cancels.of_tail,
         cancels.behind_listed, cancels.dropped_answer, seals.not_open,
         readings.fork_behind_chain, readings.not_beyond_listed, readings.listed_request,
         readings.sealed_elsewhere, readings.follows_both, readings.follows_both_alone,

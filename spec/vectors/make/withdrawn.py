@@ -1,6 +1,6 @@
 """Cases of order.json in which a CANCEL withdraws a message (spec/03-order §3, ORD-6, ORD-10)."""
 
-from spec.vectors.make.build import CANCEL, FORK, OWNER, WRITER
+from spec.vectors.make.build import CANCEL, FORK, OWNER, TOOLS, WRITER
 from spec.vectors.make.history import ADA, BEA, BOB, CAT, EVE, History, next_seal, tail
 
 
@@ -41,9 +41,7 @@ def _beside() -> dict[str, object]:
             "before": next_seal("seal", ["answer", "oops", "before"]),
             "after": next_seal("seal", ["answer", "after"]),
         },
-        tails=[
-            tail("seal", s.sorted("oops", "withdrawal", "before", "after"), ["before", "after"])
-        ],
+        tails=[tail("seal", s.sorted("oops", "before", "after"), ["before", "after"])],
     )
 
 
@@ -145,10 +143,10 @@ def _late() -> dict[str, object]:
     s.cancel("withdrawal", BOB, "oops")
     return s.vector(
         "withdrawn-late",
-        "a late message and its CANCEL are both in the tail, and the next entry follows the CANCEL",
+        "a late message that was withdrawn is in the tail, and the next entry follows its CANCEL",
         tips=["seal-2"],
         answers={"more": "answer-2"},
-        tails=[tail("seal-2", s.sorted("oops", "withdrawal"), ["answer-2", "withdrawal"])],
+        tails=[tail("seal-2", ["oops"], ["answer-2", "withdrawal"])],
     )
 
 
@@ -222,7 +220,74 @@ def _again() -> dict[str, object]:
     )
 
 
+def _late_reply() -> dict[str, object]:
+    s = History()
+    s.first_turn()
+    for side, by in (("left", ADA), ("right", BOB)):
+        s.ask(side, by, "answer", basis="seal", conflict=FORK)
+        s.seal(f"seal-{side}", side, ["answer", side], prev_seal="seal")
+        s.answer(f"answer-{side}", f"seal-{side}")
+    s.say("oops", BOB, "answer", basis="seal")
+    s.cancel("withdrawal", BOB, "oops")
+    s.ask("more", ADA, "answer-left", "withdrawal", basis="seal-left")
+    s.say("reply", BEA, "oops", basis="seal")
+    return s.vector(
+        "withdrawn-late-reply",
+        "whoever follows a reply to a withdrawn message follows its CANCEL too, also where a"
+        " request of another branch follows that",
+        tips=["seal-left", "seal-right"],
+        answers={"left": "answer-left", "right": "answer-right"},
+        tails=[
+            tail("seal-left", s.sorted("oops", "reply", "more"), ["more", "reply"]),
+            tail("seal-right", ["reply"], ["answer-right", "reply", "withdrawal"]),
+        ],
+    )
+
+
+def _void_cancel() -> dict[str, object]:
+    s = History()
+    s.first_turn()
+    s.say("oops", BOB, "answer", basis="seal")
+    s.say("reply", ADA, "oops", basis="seal")
+    s.cancel("by-bea", BEA, "oops")
+    s.cancel("by-bob", BOB, "oops")
+    s.cancel("by-bob-too", BOB, "oops")
+    s.say("other", BOB, "answer", basis="seal")
+    s.cancel("by-bea-alone", BEA, "other")
+    s.revoke("revoke-bea", ADA, BEA, [], parents=s.heads)
+    s.heads = ["revoke-bea"]
+    return s.vector(
+        "withdrawn-by-void-cancel",
+        "a void CANCEL withdraws nothing, and is followed by nobody",
+        tips=["seal"],
+        answers={"ask": "answer"},
+        tails=[
+            tail("seal", s.sorted("oops", "reply", "other"), ["reply", "other", "by-bob"]),
+        ],
+    )
+
+
+def _of_fork() -> dict[str, object]:
+    s = History()
+    s.first_turn()
+    s.write("tools", BOB, TOOLS, b"", parents=["answer"])
+    s.say("oops", BOB, "tools", basis="seal")
+    s.ask("fork", BOB, "oops", basis="seal", conflict=FORK)
+    s.cancel("closing", BOB, "fork")
+    s.cancel("withdrawal", BOB, "oops")
+    s.ask("more", ADA, "answer", basis="seal")
+    s.seal("seal-2", "more", ["answer", "more"], prev_seal="seal")
+    s.answer("answer-2", "seal-2")
+    return s.vector(
+        "withdrawn-of-fork",
+        "the CANCEL of a message that a branch does not reach is not followed there",
+        tips=["seal-2"],
+        answers={"more": "answer-2"},
+        tails=[tail("seal-2", [], ["answer-2"])],
+    )
+
+
 CASES = (
     _followed, _beside, _by, _by_named_heads, _forked_lane, _for_good, _late, _unanswered, _listed,
-    _again,
+    _again, _late_reply, _void_cancel, _of_fork,
 )  # fmt: skip

@@ -56,13 +56,20 @@ def test_a_question_is_taken_back_once_before_and_after_the_host_knows() -> None
         end(turns, request)
 
 
-def test_a_refused_question_that_is_taken_back_is_shown_as_refused() -> None:
+def test_a_refused_question_that_is_taken_back_is_shown_as_taken_back() -> None:
+    """Its refusal stayed, and `/again` asked it once more."""
     turns = Turns()
     request = queued(turns)
     end(turns, request, FinishReason.REFUSED)
-    turns.add(turns.owner, Cancel(), *request.header.parents)
-    assert shown(turns)[-2] == TAKEN_BACK
     assert shown(turns)[-1].startswith("refused")
+    turns.add(turns.owner, Cancel(), *request.header.parents)
+    assert TAKEN_BACK in shown(turns)
+    assert not any(note.startswith("refused") for note in shown(turns))
+    first = next(i for i in turns.held.order.requests if i != request.id)
+    place = again_place(turns.held, newest_place(turns.held))
+    assert place == newest_place(turns.held)
+    assert is_taken_back(turns.held, request.id)
+    assert not is_taken_back(turns.held, first)
 
 
 def test_what_was_cancelled_is_shown_as_such_and_what_was_asked_as_asked() -> None:

@@ -8,14 +8,17 @@ from replica.ids import Digest, EntryId, Track
 from replica.limits import BODY_BYTES_MAX, SEAL_ENTRIES_MAX
 from replica.log.admission import Admitted
 from replica.log.body import (
+    Cancel,
     Cut,
     Genesis,
     Grant,
     Join,
     Member,
     Message,
+    Request,
     Revocation,
     Role,
+    Sampling,
     Seal,
     Speaker,
     Text,
@@ -55,6 +58,17 @@ class Scene:
             **fields,  # type: ignore[arg-type]
         )
         return self.admit(entry)
+
+
+def test_a_request_follows_the_cancels_of_withdrawn_messages_that_it_reaches() -> None:
+    scene = Scene()
+    words = scene.write(said("oops"))
+    reply = scene.write(said("what?"), words.id)
+    asking = Request(Writer(2).public, Sampling())
+    assert scene.write(asking, reply.id).header.parents == (reply.id,)
+    gone = scene.write(Cancel(), words.id)
+    assert set(scene.write(asking, reply.id).header.parents) == {reply.id, gone.id}
+    assert scene.write(said("more"), reply.id).header.parents == (reply.id,)
 
 
 def test_a_time_before_1970_is_refused() -> None:

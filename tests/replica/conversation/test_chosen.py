@@ -1,9 +1,12 @@
 """The place right behind an entry that somebody chose; further cases are in test_place.py."""
 
+import pytest
+
 from replica.conversation.chosen import place_at
 from replica.conversation.place import Place
 from replica.log.body import Cancel, Request, Sampling
 from replica.log.entry import Conflict
+from replica.refusals import ArgumentInvalid
 from tests.replica.order.turn import Turn
 
 
@@ -30,3 +33,13 @@ def test_behind_a_fork_that_waits_a_place_forks() -> None:
     request = turn.admit(turn.ada.write(turn.held.id, body, **more))
     for one in (message, request):
         assert place_at(turn.held, one.id).conflict is Conflict.FORK
+
+
+def test_nothing_is_placed_at_a_withdrawn_message() -> None:
+    turn = Turn()
+    words = turn.say("oops", turn.answer)
+    reply = turn.say("what?", words)
+    turn.admit(turn.ada.write(turn.held.id, Cancel(), parents=[words]))
+    with pytest.raises(ArgumentInvalid, match="withdrawn"):
+        place_at(turn.held, words.id)
+    assert place_at(turn.held, reply.id).parents == (reply.id,)

@@ -5,6 +5,7 @@ from replica.conversation.next_seal import seal_by_coverage, sealable
 from replica.conversation.place import Place, newest_place
 from replica.log.body import Cancel
 from replica.log.entry import Conflict, Entry
+from replica.order import with_withdrawals
 from tests.replica.order.turn import Turn
 from tests.support.stories import answer
 from tests.support.writers import said
@@ -13,7 +14,9 @@ from tests.support.writers import said
 def asked(turn: Turn, words: str, *parents: Entry, basis: Entry | None) -> tuple[Entry, Entry]:
     """Write a message and its request."""
     message = turn.admit(turn.ada.write(turn.held.id, said(words), parents=parents, basis=basis))
-    return message, turn.request(message, basis=basis)
+    node = turn.held.order.nodes[basis.id] if basis is not None else None
+    follows = with_withdrawals(turn.held.order, (message.id,), node)  # as an Author does
+    return message, turn.request(*map(turn.of, sorted(follows)), basis=basis)
 
 
 def test_in_place_of_an_answered_question_it_follows_the_answer_before() -> None:
@@ -46,7 +49,7 @@ def test_in_place_of_a_queued_question_it_queues_behind_what_that_waited_for() -
     cancelled(turn, request)
     gone = cancelled(turn, message)
     waiting = place_instead_of(turn.held, message.id)
-    assert waiting == Place(tuple(sorted((request.id, gone.id))), turn.seal.id, Conflict.QUEUE)
+    assert waiting == Place((request.id,), turn.seal.id, Conflict.QUEUE)
     words, again = asked(turn, "right", *map(turn.of, waiting.parents), basis=turn.seal)
     listed = [turn.answer, *map(turn.of, second.header.parents), second]
     seal = turn.sealed(second, listed, turn.seal)
@@ -54,6 +57,7 @@ def test_in_place_of_a_queued_question_it_queues_behind_what_that_waited_for() -
     found = seal_by_coverage(turn.held, again.id)
     assert found is not None
     assert found.entries == (came.id, request.id, words.id, again.id)
+    assert gone.id in turn.held.log.entries[again.id].header.parents
 
 
 def test_in_place_of_a_withdrawn_question_it_follows_the_answer_before() -> None:

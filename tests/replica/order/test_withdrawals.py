@@ -5,9 +5,10 @@ import pytest
 from replica.conversation.next_seal import seal_by_coverage
 from replica.conversation.place import newest_place
 from replica.ids import EntryId
-from replica.log.body import Cancel, Role
+from replica.log.body import Cancel, Member, Revocation, Role
 from replica.log.entry import Entry
-from replica.order import is_withdrawal, is_withdrawn, tail, withdrawn
+from replica.order import first_closing, is_withdrawal, is_withdrawn, tail, with_withdrawals
+from replica.order.cancels import withdrawn
 from replica.order.verdict import VoidReason
 from tests.replica.order.turn import Turn
 from tests.support.stories import answer
@@ -93,7 +94,7 @@ def test_a_message_that_a_seal_lists_stays_in_the_context() -> None:
 
 
 def test_the_next_entry_follows_a_withdrawal_before_and_after_another_seal() -> None:
-    """The message is late once a request beside it is sealed, and so is its CANCEL."""
+    """The message is late once a request beside it is sealed."""
     turn = Turn()
     words = turn.say("oops", turn.answer)
     request = turn.request(turn.answer, basis=turn.seal)
@@ -103,7 +104,7 @@ def test_the_next_entry_follows_a_withdrawal_before_and_after_another_seal() -> 
     came = turn.admit(turn.hal.write(turn.held.id, answer(), parents=[seal], basis=seal))
     assert newest_place(turn.held).parents == tuple(sorted((came.id, gone.id)))
     tip = turn.held.order.nodes[seal.id]
-    assert [e.id for e in tail(turn.held.order, tip)] == [words.id, gone.id]
+    assert [e.id for e in tail(turn.held.order, tip)] == [words.id]
 
 
 def test_a_withdrawal_may_arrive_after_the_frontier_was_asked_for() -> None:
@@ -116,3 +117,54 @@ def test_a_withdrawal_may_arrive_after_the_frontier_was_asked_for() -> None:
     assert set(newest_place(turn.held).parents) == {gone.id, late.id}
     too = end(turn, late)
     assert set(newest_place(turn.held).parents) == {gone.id, too.id}
+    reply = turn.say("what?", late)
+    assert set(newest_place(turn.held).parents) == {gone.id, too.id, reply.id}
+
+
+def test_another_withdrawal_is_followed_only_where_none_is() -> None:
+    turn, bea = Turn(), Writer(3)
+    turn.grant(bea, Role.OWNER, turn.genesis)
+    words = turn.say("oops", turn.answer)
+    reply = turn.say("what?", words)
+    ends = {end(turn, words).id, end(turn, words, by=bea).id}
+    first = first_closing(turn.held.order, words.id)
+    assert first in ends
+    assert set(newest_place(turn.held).parents) == {reply.id, first}
+    (other,) = ends - {first}
+    behind = turn.say("so", turn.of(other))
+    assert set(newest_place(turn.held).parents) == {reply.id, behind.id}
+
+
+def test_parents_that_somebody_chose_lack_the_cancels_of_what_they_reach() -> None:
+    turn = Turn()
+    words = turn.say("oops", turn.answer)
+    reply = turn.say("what?", words)
+    node = turn.held.order.nodes[turn.seal.id]
+    assert with_withdrawals(turn.held.order, (reply.id,), node) == (reply.id,)
+    gone = end(turn, words)
+    assert with_withdrawals(turn.held.order, (reply.id,), node) == (reply.id, gone.id)
+    assert with_withdrawals(turn.held.order, (reply.id, gone.id), node) == (reply.id, gone.id)
+    assert with_withdrawals(turn.held.order, (turn.hello.id,), node) == (turn.hello.id,)
+
+
+def test_a_message_that_a_seal_left_out_stays_withdrawn_without_its_owner() -> None:
+    turn, bea, bob = Turn(), Writer(3), Writer(4)
+    granted = turn.grant(bea, Role.OWNER, turn.genesis)
+    granted = turn.grant(bob, Role.WRITER, granted)
+    words = turn.admit(bob.write(turn.held.id, said("oops"), parents=[turn.answer]))
+    gone = end(turn, words, by=bea)
+    request = turn.request(gone, basis=turn.seal)
+    turn.sealed(request, [turn.answer, request], turn.seal)
+    body = Member(Revocation(bea.public))
+    turn.admit(turn.ada.write(turn.held.id, body, parents=[granted]))
+    assert first_closing(turn.held.order, words.id) is None
+    assert is_withdrawn(turn.held.order, words.id)
+
+
+def test_many_cancels_of_one_message_are_read_in_order() -> None:
+    turn = Turn()
+    words = turn.say("oops", turn.answer)
+    ends = [end(turn, words) for _ in range(50)]
+    ordered = tuple(e.id for e in sorted(ends, key=lambda e: e.order_key))
+    assert turn.held.order.closing_cancels(words.id) == ordered
+    assert first_closing(turn.held.order, words.id) == ordered[0]
