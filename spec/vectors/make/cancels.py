@@ -96,7 +96,7 @@ def by_void_cancel() -> dict[str, object]:
     s.ask("ask", BOB, "hello")
     s.seal("seal", "ask", ["hello", "ask"])
     s.cancel("by-bea", BEA, "ask")
-    s.say("word", BOB, "ask", basis="seal")
+    s.say("word", BOB, "by-bea", basis="seal")
     s.cancel("by-bob", BOB, "ask")
     s.revoke("revoke-bea", ADA, BEA, [], parents=s.heads)
     s.heads = ["revoke-bea"]
