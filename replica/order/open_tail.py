@@ -67,6 +67,8 @@ class OpenTail:
         """What the tail reaches that the chain has not settled; None if no message is withdrawn."""
         self._withdrawals: dict[EntryId, EntryId | None] = {}
         """Per message that is reached and withdrawn: the CANCEL added, None if one is reached."""
+        self._enders: set[PublicKey] = set()
+        """The authors of all CANCELs of messages that are reached, with effect or without."""
         if order.cancels.withdraws:
             self._reached = set()
             self._reach(entries)
@@ -96,8 +98,10 @@ class OpenTail:
         tip, start, judged_by = self._of
         membership = self._log.membership
         if membership is not judged_by:
-            if self._reached is not None or not self._judge_again(judged_by, membership):
-                return False  # with it may change which CANCELs have effect
+            if any(_changes(key, judged_by, membership) for key in self._enders):
+                return False  # other CANCELs have effect
+            if not self._judge_again(judged_by, membership):
+                return False
             self._of = tip, start, membership
         return True
 
@@ -123,6 +127,8 @@ class OpenTail:
             else:
                 lost |= difference(was, kept, self._log.meter) & self._found
         lost.discard(self._start)
+        if lost and self._reached is not None:
+            return False  # what they reached is unknown
         return not lost or self._lose(lost)
 
     def _lost_of(self, key: PublicKey, kept: Set[EntryId]) -> set[EntryId]:
@@ -196,7 +202,7 @@ class OpenTail:
             return False
         if header.kind == Kind.SEAL:
             return node is None or not self._lists_any(node)
-        if is_withdrawal(self._log, entry) and not self._receive_withdrawal(header.parents[0]):
+        if is_withdrawal(self._log, entry) and not self._receive_withdrawal(entry):
             return False
         if any(p == self._request or p in self._behind_request for p in header.parents):
             return False
@@ -215,12 +221,14 @@ class OpenTail:
             return self._add(entry) and is_kept
         return is_kept
 
-    def _receive_withdrawal(self, message: EntryId) -> bool:
+    def _receive_withdrawal(self, cancel: Entry) -> bool:
         """Add the CANCEL of a message that is reached; return False to compute the tail anew."""
+        (message,) = cancel.header.parents
         if self._reached is None:
             return False
         if message not in self._reached:
             return True
+        self._enders.add(cancel.header.author)
         first = first_closing(self._order, message)
         known = self._withdrawals.get(message)
         if message in self._withdrawals or first is None:
@@ -259,11 +267,16 @@ class OpenTail:
         for at in self._log.meter.turns(new):
             if self._withdrawals and is_withdrawal(self._log, entries[at]):
                 (message,) = entries[at].header.parents
-                if self._withdrawals.get(message) is not None:
+                added = self._withdrawals.get(message)
+                if added == at:
+                    self._withdrawals[message] = None
+                elif added is not None:
                     return False
         for at in self._log.meter.turns(new):
-            if is_named(self._order, at) and first_closing(self._order, at) is not None:
-                self._withdrawals[at] = missing(self._order, at, self._reached)
+            if is_named(self._order, at):
+                self._enders |= self._order.cancels.authors(at)
+                if first_closing(self._order, at) is not None:
+                    self._withdrawals[at] = missing(self._order, at, self._reached)
         return True
 
     def _lists_any(self, node: SealNode) -> bool:
