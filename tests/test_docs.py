@@ -30,7 +30,7 @@ def host_measures() -> list[Measure]:
     tiers = (host.Tier("memory", 1, 0, 1), host.Tier("disk", 1, 0))
     state = host.EngineState(host.BatchCounters(), PoolCounters(), tiers, 0, 0, 0, is_idle=True)
     return host.measures(
-        state, host.AnswerCounters(), running=0, waiting=0, conversations={},
+        state, host.AnswerCounters(), running=0, waiting=0, conversations={}, unstored={},
         limits=(("memory", 1),), for_operator=True,
     )  # fmt: skip
 

@@ -42,7 +42,7 @@ from replica.log import (
     Usage,
     is_known,
 )
-from replica.order import SealNode, going_on, is_withdrawn
+from replica.order import SealNode, is_withdrawn
 
 TALK = frozenset({Kind.MESSAGE, Kind.TOOLS, Kind.GENERATION})
 """The kinds that people read; requests, seals and changes of the membership stand between them."""
@@ -79,7 +79,7 @@ def is_side_leaf(held: Conversation, entry: Entry) -> bool:
     node = held.order.nodes.get(next(iter(entry.header.parents), EntryId(b"")))
     if node is None or node.generation != entry.id:
         return False
-    children = going_on(held.order, node)
+    children = held.order.children(node)
     return bool(children) and not any(child.lists_answer_of(node) for child in children)
 
 

@@ -48,18 +48,20 @@ class DiskWatch:
                 self._said.add("disk")
                 log.warning("little disk is left for the log", detail=error.detail, times=times)
         else:
-            self._say_over("disk", "there is disk for the log again")
+            if self._is_over("disk"):
+                log.info("there is disk for the log again")
         unstored = self._host.unstored
         reasons = ", ".join(sorted(unstored))
         if not unstored:
-            self._say_over("store", "all conversations are stored again")
+            if self._is_over("store"):
+                log.info("all conversations are stored again")
         elif times := self._lines.due(f"unstored: {reasons}"):
             self._said.add("store")
             count = unstored.total()
             log.warning("conversations are not stored", reason=reasons, count=count, times=times)
 
-    def _say_over(self, line: str, words: str) -> None:
-        """Log that what a line said is over, where it was said."""
-        if line in self._said:
-            self._said.remove(line)
-            log.info(words)
+    def _is_over(self, line: str) -> bool:
+        """Say whether a line was said, and forget it: what it said is over."""
+        was_said = line in self._said
+        self._said.discard(line)
+        return was_said

@@ -8,7 +8,7 @@ from replica.order.ends import ends
 from replica.order.node import SealNode
 from replica.order.queued import Ahead, queued_behind
 from replica.order.tail import frontier, late_messages, start, tail
-from replica.order.tree import Order, branch_ends, going_on
+from replica.order.tree import Order, branch_ends
 from replica.order.verdict import VoidReason, is_closed
 from replica.order.withdrawals import first_closing, is_withdrawn, with_withdrawals
 
@@ -24,7 +24,6 @@ __all__ = [
     "ends",
     "first_closing",
     "frontier",
-    "going_on",
     "is_closed",
     "is_open",
     "is_tail_entry",

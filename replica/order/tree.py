@@ -242,12 +242,12 @@ class Order:
 
         With `listing`, the first of these is one that lists that entry itself.
         """
-        children = going_on(self, node)
+        children = _going_on(self, node)
         if listing is not None:
             children = [child for child in children if child.lists(listing)]
         while children:
             node = min(children, key=lambda n: self.log.entries[n.id].order_key)
-            children = going_on(self, node)
+            children = _going_on(self, node)
         return node
 
     def answer(self, request_id: EntryId) -> Generation | None:
@@ -277,7 +277,7 @@ def branch_ends(order: Order) -> list[SealNode]:
 
     These are the leaves, and those whose children are branches beside their answers.
     """
-    found = (node for node in order.nodes.values() if not going_on(order, node))
+    found = (node for node in order.nodes.values() if not _going_on(order, node))
     return _by_activity(order.log, found)
 
 
@@ -287,7 +287,7 @@ def _by_activity(log: Log, nodes: Iterable[SealNode]) -> list[SealNode]:
     return sorted(nodes, key=lambda n: entries[n.generation or n.id].order_key)
 
 
-def going_on(order: Order, node: SealNode | None) -> Sequence[SealNode]:
+def _going_on(order: Order, node: SealNode | None) -> Sequence[SealNode]:
     """Return the children of a seal without those that begin another branch beside its answer.
 
     These fork, and do not list it.

@@ -67,7 +67,7 @@ TARGETS: dict[str, tuple[str, ...]] = {
     "replica/order/queued.py": ("queued_behind", "_sealed_ahead", "_extends", "_is_open"),
     "replica/order/tree.py": (
         "Order._fold_in", "Order._receive_seal", "Order._count", "Order._receive_generation",
-        "Order.request", "Order.resolve_basis", "Order.tips", "Order.branch_end", "going_on",
+        "Order.request", "Order.resolve_basis", "Order.tips", "Order.branch_end", "_going_on",
         "Order.generation_of",
     ),
     "replica/document/fold.py": (
