@@ -71,9 +71,9 @@ class OpenTail:
         """The authors of all CANCELs of messages that are reached, with effect or without."""
         if order.cancels.withdraws:
             self._reached = set()
-            self._reach(entries)
-            added = filter(None, self._withdrawals.values())
-            entries |= {i: self._log.entries[i] for i in added}
+            added = self._reach(entries)
+            assert added is not None, "none was added before"
+            entries |= {cancel.id: cancel for cancel in added}
         self._found = set(entries)
         self._first = first_reached(turns(entries.values()), order.unreached)
         last = unfollowed(self._log, entries.values(), order.unreached)
@@ -242,20 +242,19 @@ class OpenTail:
         self._add_end(entry)
         if self._reached is None:
             return True
-        before = set(self._withdrawals)
-        if not self._reach([entry.id]):
-            return False
-        for message in self._withdrawals.keys() - before:
-            cancel = self._withdrawals[message]
-            if cancel is not None:
-                self._add_end(self._log.entries[cancel])
-        return True
+        added = self._reach([entry.id])
+        for cancel in added or ():
+            self._add_end(cancel)
+        return added is not None
 
-    def _reach(self, ids: Iterable[EntryId]) -> bool:
-        """Note what entries reach; return False where a CANCEL is reached beside the one added."""
+    def _reach(self, ids: Iterable[EntryId]) -> list[Entry] | None:
+        """Note what entries reach, and return the CANCELs to add.
+
+        None where a CANCEL is reached beside the one that was added.
+        """
         assert self._reached is not None, "some message is withdrawn"
         tip, entries = self._of[0], self._log.entries
-        todo, new = list(ids), list[EntryId]()
+        todo, new, added = list(ids), list[EntryId](), list[Entry]()
         while todo:
             at = todo.pop()
             if at in self._reached or (tip is not None and tip.covers(at)):
@@ -267,17 +266,19 @@ class OpenTail:
         for at in self._log.meter.turns(new):
             if self._withdrawals and is_withdrawal(self._log, entries[at]):
                 (message,) = entries[at].header.parents
-                added = self._withdrawals.get(message)
-                if added == at:
+                known = self._withdrawals.get(message)
+                if known == at:
                     self._withdrawals[message] = None
-                elif added is not None:
-                    return False
+                elif known is not None:
+                    return None
         for at in self._log.meter.turns(new):
             if is_named(self._order, at):
                 self._enders |= self._order.cancels.authors(at)
                 if first_closing(self._order, at) is not None:
-                    self._withdrawals[at] = missing(self._order, at, self._reached)
-        return True
+                    cancel = missing(self._order, at, self._reached)
+                    self._withdrawals[at] = cancel
+                    added += [entries[cancel]] if cancel is not None else []
+        return added
 
     def _lists_any(self, node: SealNode) -> bool:
         if self._late is not None and not self._late.receive_seal(node):

@@ -13,6 +13,7 @@ from replica.log import CONTEXT_KINDS, Conflict, Entry, Kind, Membership, Seal
 from replica.order.context import context_digest
 from replica.order.coverage import coverage, is_answer, uncovered_closure
 from replica.order.node import SealNode, coverage_up_to
+from replica.order.withdrawals import is_named
 
 if TYPE_CHECKING:
     from replica.order.tree import Order
@@ -134,7 +135,7 @@ def _lacks_one_for_sure(
 def _is_surely_listed(order: "Order", entry: Entry, membership: Membership) -> bool:
     header = entry.header
     is_context = header.kind in CONTEXT_KINDS and header.kind != Kind.GENERATION
-    may_be_withdrawn = header.kind == Kind.MESSAGE and bool(order.cancels.authors(entry.id))
+    may_be_withdrawn = is_named(order, entry.id)
     is_alone = order.log.lane_fork(header.lane) is None
     return is_context and not may_be_withdrawn and is_alone and membership.is_visible(entry)
 
