@@ -2,16 +2,16 @@
 
 from antiphon.cli.session import Session
 from replica.conversation import (
+    ABANDONED,
     Conversation,
     Place,
     call_to_close,
     calls_ahead,
+    closing_result,
     is_on_branch,
-    result_place,
 )
 from replica.ids import short
 from replica.io import Replica
-from replica.log import Message, Speaker, Text, ToolResult
 from replica.refusals import ArgumentInvalid, NotAllowed
 
 
@@ -31,10 +31,7 @@ def check_call(replica: Replica, held: Conversation, place: Place, call_id: str)
 
 async def abandon_call(replica: Replica, held: Conversation, place: Place, call_id: str) -> None:
     """Close an open call with the error "abandoned". Raises ArgumentInvalid, NotAllowed."""
-    call = call_to_close(held, place, call_id, replica.public, is_error=True)
-    there = result_place(held, call.request)
-    result = ToolResult(call_id, (Text("abandoned"),), is_error=True)
-    body = Message(Speaker.TOOL, (result,))
+    body, there = closing_result(held, place, call_id, replica.public, ABANDONED, is_error=True)
     await replica.append(held.id, body, parents=there.parents, basis=there.basis)
 
 

@@ -70,7 +70,13 @@ from replica.conversation.next_seal import (
     sealable,
 )
 from replica.conversation.obligations import Asked, Ledger
-from replica.conversation.open_calls import call_to_close, is_on_branch, open_calls
+from replica.conversation.open_calls import (
+    ABANDONED,
+    call_to_close,
+    closing_result,
+    is_on_branch,
+    open_calls,
+)
 from replica.conversation.place import Place, forks_at, goes_behind, newest_place, place_on_branch
 from replica.conversation.receipt import (
     NO_ENTRY,
@@ -127,6 +133,7 @@ from replica.conversation.unlisted import unlisted_before
 from replica.conversation.withdrawal import is_about, requests_reading, requests_to_cancel
 
 __all__ = [
+    "ABANDONED",
     "INVITATION_SECRET_BYTES",
     "NAME_CHARACTERS_MAX",
     "NO_ENTRY",
@@ -200,6 +207,7 @@ __all__ = [
     "check_role",
     "check_slot",
     "check_verdict",
+    "closing_result",
     "decode_invitation",
     "decode_new",
     "encode_invitation",

@@ -2,9 +2,13 @@
 
 from replica.conversation.conversation import Conversation
 from replica.conversation.place import Place, goes_behind
-from replica.conversation.runs import OpenCall, calls_behind, may_close
+from replica.conversation.runs import OpenCall, calls_behind, may_close, result_place
 from replica.ids import PublicKey, short
+from replica.log import Message, Speaker, Text, ToolResult
 from replica.refusals import ArgumentInvalid, NotAllowed
+
+ABANDONED = "abandoned"
+"""The text of the error that closes a call which nobody finishes."""
 
 
 def open_calls(held: Conversation) -> list[OpenCall]:
@@ -36,6 +40,24 @@ def call_to_close(
             " its requester and owners may abandon it"
         )
     return one
+
+
+def closing_result(
+    held: Conversation,
+    place: Place,
+    call_id: str,
+    author: PublicKey,
+    text: str,
+    *,
+    is_error: bool,
+) -> tuple[Message, Place]:
+    """Return the message that closes an open call, and its place.
+
+    Raises ArgumentInvalid and NotAllowed, as `call_to_close`.
+    """
+    call = call_to_close(held, place, call_id, author, is_error=is_error)
+    result = ToolResult(call_id, (Text(text),), is_error)
+    return Message(Speaker.TOOL, (result,)), result_place(held, call.request)
 
 
 def is_on_branch(held: Conversation, place: Place, call: OpenCall) -> bool:

@@ -21,21 +21,17 @@ from antiphon.library.io.members import Members
 from antiphon.library.io.run import Run
 from antiphon.library.tools import Tool, as_tools
 from replica.conversation import (
-    Conversation as Held,
+    ABANDONED,
+    closing_result,
+    open_calls,
 )
 from replica.conversation import (
-    call_to_close,
-    open_calls,
-    result_place,
+    Conversation as Held,
 )
 from replica.ids import EntryId, short
 from replica.io import cancels, documents, turns
 from replica.log import (
-    Message,
     Part,
-    Speaker,
-    Text,
-    ToolResult,
 )
 from replica.order import branch_ends
 from replica.refusals import ArgumentInvalid
@@ -314,16 +310,15 @@ class Conversation(Members):
         >>> (await trip.ask("Capital of France?")).text
         'Paris.'
         """
-        await self._close(call_id, "abandoned", True)
+        await self._close(call_id, ABANDONED, True)
 
     async def _close(self, call_id: str, text: str, is_error: bool) -> None:
         check_text(call_id, "the id of a call")
         check_text(text, "a result")
         held = await self._held()
         place, me = await self.place(), self.replica.public
-        one = call_to_close(held, place, call_id, me, is_error=is_error)
-        result = ToolResult(call_id, (Text(text),), is_error)
-        await append(self, Message(Speaker.TOOL, (result,)), result_place(held, one.request))
+        body, there = closing_result(held, place, call_id, me, text, is_error=is_error)
+        await append(self, body, there)
 
 
 class Branch(Conversation):
