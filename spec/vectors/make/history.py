@@ -4,6 +4,7 @@ from collections.abc import Iterable
 
 from spec.vectors.make.build import (
     CANCEL,
+    FORK,
     GENERATION,
     HOST,
     MESSAGE,
@@ -117,6 +118,14 @@ class History(NamedLog):
         self.ask("ask", ADA, "hello")
         self.seal("seal", "ask", ["hello", "ask"])
         self.answer("answer", "seal")
+
+    def two_branches(self) -> None:
+        """Write the first turn, and two turns that fork behind it."""
+        self.first_turn()
+        for side, by in (("left", ADA), ("right", BOB)):
+            self.ask(side, by, "answer", basis="seal", conflict=FORK)
+            self.seal(f"seal-{side}", side, ["answer", side], prev_seal="seal")
+            self.answer(f"answer-{side}", f"seal-{side}")
 
     def sorted(self, *names: str) -> list[str]:
         """Return the names in (lamport, id) order."""

@@ -17,11 +17,7 @@ def _two_turns() -> History:
 def _fork() -> History:
     """Write two branches, and a message that neither has."""
     s = History()
-    s.first_turn()
-    for side, by in (("left", ADA), ("right", BOB)):
-        s.ask(side, by, "answer", basis="seal", conflict=FORK)
-        s.seal(f"seal-{side}", side, ["answer", side], prev_seal="seal")
-        s.answer(f"answer-{side}", f"seal-{side}")
+    s.two_branches()
     s.say("late", BOB, "answer", basis="seal")
     return s
 

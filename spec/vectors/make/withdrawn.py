@@ -222,11 +222,7 @@ def _again() -> dict[str, object]:
 
 def _late_reply() -> dict[str, object]:
     s = History()
-    s.first_turn()
-    for side, by in (("left", ADA), ("right", BOB)):
-        s.ask(side, by, "answer", basis="seal", conflict=FORK)
-        s.seal(f"seal-{side}", side, ["answer", side], prev_seal="seal")
-        s.answer(f"answer-{side}", f"seal-{side}")
+    s.two_branches()
     s.say("oops", BOB, "answer", basis="seal")
     s.cancel("withdrawal", BOB, "oops")
     s.ask("more", ADA, "answer-left", "withdrawal", basis="seal-left")
