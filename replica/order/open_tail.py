@@ -1,9 +1,10 @@
 """The tail of one branch and its ends, kept while entries come (spec/03-order §3, ORD-10).
 
 Pure, and private to tail.py. An entry that follows the tail moves its ends, and so does a
-late message; only a seal of its entries, or an entry that touches what was written before
-the answer, makes it be computed anew. A cut takes entries out of it, unless it may change
-which messages are late. So the parents of the next entry cost no pass over a long tail.
+late message, or one written behind the request; only a seal of its entries, or an entry that
+may change which requests wait for the answer, makes it be computed anew. A cut takes entries
+out of it, unless it may change which messages are late. So the parents of the next entry cost
+no pass over a long tail.
 """
 
 from bisect import bisect_left, insort
@@ -18,6 +19,7 @@ from replica.order.cancels import is_withdrawal
 from replica.order.eligible import is_tail_entry
 from replica.order.ends import first_reached, unfollowed
 from replica.order.late import LateMessages
+from replica.order.meanwhile import Meanwhile
 from replica.order.node import SealNode
 from replica.order.withdrawals import first_closing, is_named, missing
 
@@ -41,24 +43,21 @@ class OpenTail:
         start: EntryId,
         *,
         unsealed: set[EntryId],
-        behind_request: set[EntryId] | None,
+        meanwhile: Meanwhile | None,
         found: Iterable[Entry],
     ) -> None:
         """Start with the entries held.
 
-        `unsealed` are those behind `start`; `behind_request` those behind the tip's request,
-        None where that is the start; `found` the start and the tail without late messages.
+        `unsealed` are those behind `start`; `meanwhile` those behind the tip's request, None
+        where that is the start; `found` the start and the tail without late messages.
         """
         self._order: Order = proxy(order)  # it refers to this, and is freed with it
         self._log = order.log
         self._of: tuple[SealNode | None, EntryId, Membership] = tip, start, self._log.membership
         self._start = start
-        is_apart = behind_request is not None
-        self._request = tip.seal.request if tip is not None and is_apart else None
-        self._unsealed = unsealed
-        self._behind_request = behind_request or set()
+        self._unsealed, self._meanwhile = unsealed, meanwhile
         turns = self._log.meter.turns
-        behind = turns((*unsealed, *self._behind_request))
+        behind = turns((*unsealed, *(meanwhile.behind if meanwhile is not None else ())))
         self._authors = {self._log.entries[i].header.author for i in behind}
         self._late = LateMessages(order, tip, unsealed) if tip is not None else None
         late = map(self._log.entries.__getitem__, self._late.ids if self._late is not None else ())
@@ -118,8 +117,8 @@ class OpenTail:
             was, kept = before.kept.get(key), now.kept.get(key)
             if was is kept:
                 continue
-            if self._request is not None or kept is None:
-                return False  # entries come back, or decide what waits for the answer
+            if kept is None:
+                return False  # entries come back
             if was is None:
                 lost |= self._lost_of(key, kept)
             elif difference(kept, was, self._log.meter):
@@ -204,20 +203,25 @@ class OpenTail:
             return node is None or not self._lists_any(node)
         if is_withdrawal(self._log, entry) and not self._receive_withdrawal(entry):
             return False
-        if any(p == self._request or p in self._behind_request for p in header.parents):
-            return False
+        meanwhile = self._meanwhile
+        if meanwhile is not None and meanwhile.is_followed_by(entry):
+            self._authors.add(header.author)
+            if not meanwhile.receive(entry):
+                return False
         if any(p == self._start or p in self._unsealed for p in header.parents):
             self._unsealed.add(entry.id)
             self._authors.add(header.author)
             if is_tail_entry(self._log, entry):
                 return self._add(entry)
         elif self._late is not None:
-            return self._receive_late(self._late, entry)
+            return self._receive_beside(self._late, entry)
         return True
 
-    def _receive_late(self, late: LateMessages, entry: Entry) -> bool:
-        is_kept = late.receive(entry)
-        if entry.id in late.ids:
+    def _receive_beside(self, late: LateMessages, entry: Entry) -> bool:
+        """Add an entry that does not descend from the start; False to compute the tail anew."""
+        is_kept, meanwhile = late.receive(entry), self._meanwhile
+        is_meanwhile = meanwhile is not None and entry.id in meanwhile.ids
+        if entry.id in late.ids or (is_meanwhile and is_tail_entry(self._log, entry)):
             return self._add(entry) and is_kept
         return is_kept
 
@@ -283,7 +287,8 @@ class OpenTail:
     def _lists_any(self, node: SealNode) -> bool:
         if self._late is not None and not self._late.receive_seal(node):
             return True
-        return any(i in self._unsealed or i in self._behind_request for i in node.seal.entries)
+        behind = self._meanwhile.behind if self._meanwhile is not None else ()
+        return any(i in self._unsealed or i in behind for i in node.seal.entries)
 
     def _add_end(self, entry: Entry) -> None:
         followed, todo = set[EntryId](), list(entry.header.parents)

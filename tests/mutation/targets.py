@@ -52,8 +52,10 @@ TARGETS: dict[str, tuple[str, ...]] = {
         "coverage", "_listed", "is_answer", "uncovered_closure", "_forks", "_may_list",
     ),
     "replica/order/verdict.py": ("judge", "_check_prev", "is_closed"),
-    "replica/order/tail.py": (
-        "tail", "frontier", "_open_tail", "start", "_unsealed_behind", "_written_meanwhile",
+    "replica/order/tail.py": ("tail", "frontier", "_open_tail", "start"),
+    "replica/order/descendants.py": ("descendants",),
+    "replica/order/meanwhile.py": (
+        "Meanwhile.__init__", "Meanwhile.is_followed_by", "Meanwhile.receive",
     ),
     "replica/order/eligible.py": ("is_tail_entry", "is_open", "has_branch"),
     "replica/order/ends.py": ("unfollowed", "first_reached"),
