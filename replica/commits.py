@@ -7,7 +7,7 @@ depends on durable entries alone (DECISIONS D75). A refused commit fails only th
 work that depends on it (DECISIONS D76).
 """
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Set
 from dataclasses import dataclass
 from typing import Generic, TypeVar
@@ -52,6 +52,8 @@ class Commits(Generic[Payload]):
         """Start with nothing queued."""
         self._queued: deque[Work[Payload]] = deque()
         self._committing: tuple[Work[Payload], ...] = ()
+        self._unwritten = Counter[ConversationId]()
+        """Entries per conversation that are not durable yet."""
 
     def __len__(self) -> int:
         """Count work that is not performed yet."""
@@ -60,8 +62,7 @@ class Commits(Generic[Payload]):
     @property
     def writing(self) -> Conversations:
         """The conversations with entries that are not durable yet: memory alone holds these."""
-        work = (*self._committing, *self._queued)
-        return {entry.conversation for one in work for entry in one.persist}
+        return self._unwritten.keys()
 
     @property
     def has_entries(self) -> bool:
@@ -71,6 +72,7 @@ class Commits(Generic[Payload]):
     def submit(self, work: Work[Payload]) -> None:
         """Queue work behind all other work."""
         self._queued.append(work)
+        self._unwritten.update(entry.conversation for entry in work.persist)
 
     def begin(self) -> tuple[Entry, ...]:
         """Begin one commit of all queued work; return its entries, which may be none.
@@ -85,6 +87,11 @@ class Commits(Generic[Payload]):
     def complete(self) -> tuple[Work[Payload], ...]:
         """End a durable commit; return its work, to perform in this order."""
         done, self._committing = self._committing, ()
+        for one in done:
+            for entry in one.persist:
+                self._unwritten[entry.conversation] -= 1
+                if not self._unwritten[entry.conversation]:
+                    del self._unwritten[entry.conversation]
         return done
 
     def put_back(self) -> None:
@@ -94,12 +101,13 @@ class Commits(Generic[Payload]):
 
     def refuse(self) -> Refused[Payload]:
         """End a failed commit, with the work queued since: that may depend on lost entries."""
-        work = self.abandon()
-        return Refused({entry.conversation for one in work for entry in one.persist}, work)
+        lost = frozenset(self._unwritten)
+        return Refused(lost, self.abandon())
 
     def abandon(self) -> tuple[Work[Payload], ...]:
         """Return all work, committing or queued, and forget it."""
         work = (*self._committing, *self._queued)
         self._committing = ()
         self._queued.clear()
+        self._unwritten.clear()
         return work

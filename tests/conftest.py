@@ -20,6 +20,9 @@ from replica.imports import uncollected
 # this made tests ten times slower (DECISIONS D346). Torch reads it when it is first imported.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
+# Processes of this project do not search the working directory for modules (DECISIONS D600).
+os.environ["PYTHONPATH"] = str(Path(__file__).parents[1])
+
 MEMORY = Path("/dev/shm")
 ROOM_BYTES = 4 << 30  # a whole run needs 0.2 GiB; hubs under test refuse to fill their disk
 

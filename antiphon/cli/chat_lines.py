@@ -54,7 +54,7 @@ class _Answer:
     def __init__(self, chat: ChatSession) -> None:
         self._chat = chat
         self._request: EntryId | None = None
-        self._cancelling: asyncio.Task[object] | None = None
+        self._cancelling: asyncio.Task[None] | None = None
         self._left = asyncio.Event()
 
     async def run(self, turn: Turn) -> None:
@@ -108,7 +108,14 @@ class _Answer:
         if self._request is None or self._cancelling is not None:
             self._left.set()
             return
-        self._cancelling = asyncio.create_task(self._chat.cancel(self._request))
+        self._cancelling = asyncio.create_task(self._cancel(self._request))
+
+    async def _cancel(self, request: EntryId) -> None:
+        """Cancel the request, or say why that fails: the answer is still shown then."""
+        try:
+            await self._chat.cancel(request)
+        except AntiphonError as error:
+            self._chat.session.out.fail(error)
 
     async def _say_if_offline(self) -> None:
         chat = self._chat

@@ -11,7 +11,7 @@ from antiphon.cli.errors import NotAtTheHub, PrefixUnknown
 from antiphon.cli.output import brief
 from antiphon.cli.overview import title_of
 from antiphon.cli.rows import counted
-from antiphon.cli.session import Session, is_synced, only_match, refusals_of
+from antiphon.cli.session import Session, only_match, refusals_of
 from replica.conversation import Conversation, refusal_of
 from replica.errors import AntiphonError
 from replica.ids import ID_BYTES, ConversationId, short
@@ -98,7 +98,8 @@ async def fetch(session: Session, replica: Replica, conversation: ConversationId
     with refusals_of(replica, conversation) as refusals:
 
         def is_decided() -> bool:
-            return bool(refusals) or not replica.hub.is_linked or is_synced(replica, conversation)
+            hub = replica.hub
+            return bool(refusals) or not hub.is_linked or hub.is_in_sync(conversation)
 
         try:
             await replica.follow(conversation)
@@ -107,7 +108,7 @@ async def fetch(session: Session, replica: Replica, conversation: ConversationId
                 if count() == before:
                     break
                 before = count()
-            is_complete = is_synced(replica, conversation) and count() > 0
+            is_complete = replica.hub.is_in_sync(conversation) and count() > 0
             if is_complete:
                 await fetch_missing(replica, conversation)
         finally:

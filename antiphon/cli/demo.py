@@ -27,7 +27,7 @@ from antiphon.cli.up import fetch_model
 from replica.conversation import Place, newest_place, place_at
 from replica.errors import AntiphonError
 from replica.ids import ConversationId, EntryId, short
-from replica.io import HostCalls, Replica, RequestOptions, begin, load_or_create, turns
+from replica.io import HostCalls, Replica, RequestOptions, begin, load_or_create, python, turns
 from replica.log import Genesis, Grant, Message, Request, Role, Sampling, Text, public_key
 
 MODEL = "SmolLM2-135M-Instruct"
@@ -304,7 +304,7 @@ class Demo:
 
     async def _show_graph(self) -> None:
         """Run the real command while the replica is open."""
-        argv = [sys.executable, "-m", "antiphon.cli.main", "log", "--graph"]
+        argv = python("-m", "antiphon.cli.main", "log", "--graph")
         self.out.say(f"$ antiphon log --graph {short(self.conversation)}")
         process = await asyncio.create_subprocess_exec(
             *argv, self.conversation.hex(), "--data-dir", str(self.folder / "a"),

@@ -27,7 +27,7 @@ from antiphon.cli.session import Session
 from antiphon.cli.verify import without_copy
 from replica.errors import AntiphonError, StoreError
 from replica.ids import ConversationId, short
-from replica.io import HostCalls, Replica, error_of, means_away, open_channel
+from replica.io import HostCalls, Replica, error_of, means_away, open_channel, python
 from replica.link import LinkedHost, profile_names
 from replica.refusals import HubUnreachable, NoHost, StoreLocked
 
@@ -104,7 +104,7 @@ def _torch() -> Finding:
     step = "pip install 'antiphon[host]'    needed only to run a model host"
     try:
         done = subprocess.run(  # noqa: S603  # our own interpreter
-            [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False
+            python("-c", code), capture_output=True, text=True, timeout=60, check=False
         )
     except subprocess.TimeoutExpired:
         return Finding("warn", "torch", "importing it took over 60 s", step)
@@ -152,7 +152,7 @@ def _disk(session: Session) -> Finding:
 
 def _model(session: Session) -> Finding:
     name = without_numerics(session.settings.model)
-    argv = [sys.executable, "-m", "model_host", "list", "--json"]
+    argv = python("-m", "model_host", "list", "--json")
     step = "`antiphon model pull` fetches it (98 MB)."
     try:
         done = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)  # noqa: S603

@@ -2,7 +2,6 @@
 
 import importlib.util
 import subprocess
-import sys
 from typing import Annotated
 
 import typer
@@ -11,6 +10,7 @@ from antiphon.cli.command import Group, command
 from antiphon.cli.config import without_numerics
 from antiphon.cli.errors import DaemonFailed
 from antiphon.cli.session import Session
+from replica.io import python
 
 
 class HostNotInstalled(DaemonFailed):
@@ -46,5 +46,5 @@ def _run(session: Session, *arguments: str) -> int:
     if importlib.util.find_spec("model_host") is None:
         raise HostNotInstalled
     flags = ["--json"] if session.out.as_json else []
-    argv = [sys.executable, "-m", "model_host", *arguments, *flags]
+    argv = python("-m", "model_host", *arguments, *flags)
     return subprocess.run(argv, check=False).returncode  # noqa: S603  # our own module

@@ -9,7 +9,7 @@ from rich.text import Text
 from antiphon.cli.command import command
 from antiphon.cli.errors import UsageInvalid
 from antiphon.cli.find_key import find_key, parse_key
-from antiphon.cli.session import Session, is_synced
+from antiphon.cli.session import Session
 from antiphon.cli.turn import check_text
 from replica.ids import ConversationId, PublicKey, short
 from replica.io import Replica, begin, petnames
@@ -163,6 +163,7 @@ async def _report(
     session: Session, replica: Replica, created: ConversationId, choice: HostChoice | None
 ) -> None:
     model = model_name(replica.hub.hosts, choice.key) if choice is not None else ""
+    is_at_hub = replica.hub.is_in_sync(created) and not replica.hub.unsynced(created)
     if session.out.as_json:
         session.out.emit(
             {
@@ -170,13 +171,13 @@ async def _report(
                 "host": choice.key.hex() if choice is not None else None,
                 "host_reason": choice.reason.value if choice is not None else None,
                 "model": model,
-                "synchronized": is_synced(replica, created),
+                "synchronized": is_at_hub,
             }
         )
         return
     session.out.show(created.hex())
     session.out.note(Text(_host_words(choice, model), style="dim"))
-    if not is_synced(replica, created):
+    if not is_at_hub:
         await session.say_offline(replica, await replica.load(created))
 
 

@@ -11,7 +11,7 @@ from antiphon.cli.clone import fetch
 from antiphon.cli.errors import HubDiffers, NotCompared
 from antiphon.cli.findings import Findings, check
 from antiphon.cli.rows import counted
-from antiphon.cli.session import Session, is_synced, unsynced_words
+from antiphon.cli.session import Session, unsynced_words
 from replica.errors import AntiphonError
 from replica.ids import ConversationId, EntryId, short
 from replica.io import Replica, SecondLook, held_at_hub, look_again, pinned_key, require_link
@@ -106,4 +106,4 @@ async def held_of(
         found = await held_at_hub(replica, conversation, new, timeout_s)
     except AntiphonError:
         return frozenset()  # the import meets the refusal again, and reports it
-    return found if is_synced(replica, conversation) else frozenset()
+    return found if replica.hub.is_in_sync(conversation) else frozenset()

@@ -8,6 +8,7 @@ import typer
 
 from antiphon.cli.command import Group, command
 from antiphon.cli.session import Session
+from replica.io import python
 
 _ANY_OPTION = {"ignore_unknown_options": True, "help_option_names": ["-h"]}
 Options = Annotated[
@@ -46,5 +47,5 @@ def register_hub(group: typer.Typer) -> None:
 
 def _replace_with(module: list[str], options: list[str] | None) -> None:
     # A daemon handles signals and its ready line itself, so it needs no process above it.
-    argv = [sys.executable, "-m", *module, *(options or [])]
+    argv = python("-m", *module, *(options or []))
     os.execv(sys.executable, argv)  # noqa: S606  # a shell would split the options

@@ -52,7 +52,7 @@ from replica.io import (
     restored,
     take_folder,
 )
-from replica.link import EntryFailed, Event, SyncState
+from replica.link import EntryFailed, Event
 from replica.log import public_key
 from replica.refusals import (
     ConversationUnknown,
@@ -230,6 +230,7 @@ class Session:
     async def sync(self, replica: Replica, conversation: ConversationId) -> bool:
         """Follow a conversation and wait until it is in sync; False if the hub is away.
 
+        Entries that the hub refused are named in a note, and are not waited for.
         Raises the hub's refusal of the conversation.
         """
         held = await replica.load(conversation)
@@ -239,7 +240,8 @@ class Session:
             await replica.follow(conversation)
 
             def is_decided() -> bool:
-                return replica.hub.is_away or bool(refusals) or is_synced(replica, conversation)
+                hub = replica.hub
+                return hub.is_away or bool(refusals) or hub.is_in_sync(conversation)
 
             # The hub sends a non-member nothing unless it has a grant not received here yet.
             timeout_s = self.settings.sync_timeout_s
@@ -251,8 +253,10 @@ class Session:
         final = [refusal for refusal in refusals if not isinstance(refusal, StoreError)]
         if final and held.is_member(replica.public):
             raise refusal_of(held, replica.public, final[0])  # to others it is no news
-        if not is_synced(replica, conversation):
+        if not replica.hub.is_in_sync(conversation):
             return False
+        if replica.hub.unsynced(conversation):  # refused for good: waiting changes nothing
+            self.out.note(unsynced_words(replica, conversation))
         # The link asks for them too; the first answer counts.
         await fetch_missing(replica, conversation)
         fetched = bare - len(bodies_missing(held))
@@ -356,12 +360,6 @@ def refusals_of(
         yield refusals
     finally:
         stop()
-
-
-def is_synced(replica: Replica, conversation: ConversationId) -> bool:
-    """Say whether hub and replica hold the same entries."""
-    synced = replica.hub.state(conversation) is SyncState.SYNCHRONIZED
-    return synced and not replica.hub.unsynced(conversation)
 
 
 def check_readable(held: Conversation) -> Conversation:

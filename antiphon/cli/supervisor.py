@@ -11,7 +11,6 @@ vouches for the host, so the host's key is created before the hub starts.
 import asyncio
 import os
 import signal
-import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
@@ -22,7 +21,7 @@ from typing import BinaryIO
 from antiphon.cli.errors import DaemonFailed, HostKeyElsewhere
 from antiphon.cli.services_lock import services_lock, until_stores_are_free
 from replica.ids import PublicKey
-from replica.io import keys, make_folder
+from replica.io import keys, make_folder, python
 from replica.log import public_key
 
 READY_TIMEOUT_S = 300.0
@@ -188,17 +187,17 @@ class Supervisor:
         if self.hub.starts:
             addresses = [self.hub.ready.address, *self.hub.ready.words]
         assert self._host_key is not None, "_start() reads it"
-        return [
-            sys.executable, "-m", "syncd", "--data-dir", str(self.data_dir / "hub"),
+        return python(
+            "-m", "syncd", "--data-dir", str(self.data_dir / "hub"),
             "--listen", ",".join(addresses), "--host-key", self._host_key.hex(),
-        ]  # fmt: skip
+        )  # fmt: skip
 
     def _host_argv(self) -> list[str]:
         hub = self.hub.ready  # another key than before is no stranger's: it is that of our own hub
-        argv = [
-            sys.executable, "-m", self.host_module, "serve", "--hub", hub.address,
+        argv = python(
+            "-m", self.host_module, "serve", "--hub", hub.address,
             "--hub-key", hub.key.hex(), "--data-dir", str(self.data_dir / "host"),
-        ]  # fmt: skip
+        )  # fmt: skip
         for model in self.models:
             argv += ["--model", model]
         argv += ["--operator-key", self.operator.hex()] if self.operator else []

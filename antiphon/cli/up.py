@@ -2,7 +2,6 @@
 
 import asyncio
 import signal
-import sys
 from typing import Annotated, get_args
 
 import typer
@@ -15,6 +14,7 @@ from antiphon.cli.session import Session
 from antiphon.cli.supervisor import Daemon, Supervisor
 from replica.conversation import is_loopback, require_address
 from replica.ids import short
+from replica.io import python
 from replica.log import public_key
 from replica.refusals import ArgumentInvalid
 
@@ -113,7 +113,7 @@ async def fetch_model(model: str) -> None:
     if "/" in model or model.endswith(".gguf"):
         return
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "model_host", "pull", model, stdout=asyncio.subprocess.DEVNULL
+        *python("-m", "model_host", "pull", model), stdout=asyncio.subprocess.DEVNULL
     )
     if await process.wait():
         raise ModelNotFetched

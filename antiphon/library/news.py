@@ -14,6 +14,7 @@ from replica.conversation import (
 )
 from replica.ids import EntryId, PublicKey
 from replica.log import (
+    AnswerRefused,
     Cancel,
     Entry,
     FinishReason,
@@ -31,6 +32,7 @@ from replica.log import (
     ToolResult,
     ToolStarted,
     reach,
+    split_finish_detail,
     text_of,
 )
 from replica.order import first_closing, is_tail_entry, is_withdrawal, is_withdrawn
@@ -163,8 +165,8 @@ def _of_generation(held: Conversation, entry: Entry) -> Iterator[e.Event]:
     answer, generation = answer_of(held, request), held.order.answer(request)
     assert answer is not None and generation is not None, "it answers the request"
     if answer.finish == FinishReason.REFUSED:
-        reason, _, detail = generation.finish_detail.partition(": ")
-        yield e.Refused(reason, detail, request, held.id)
+        reason, detail = split_finish_detail(generation.finish_detail)
+        yield e.Refused(reason or AnswerRefused.reason, detail, request, held.id)
         return
     for call in answer.calls:
         yield e.ToolCalled(call, entry.id, held.id)

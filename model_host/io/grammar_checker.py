@@ -1,7 +1,6 @@
 """Compiles the grammars of members in processes of their own, before the host does (D160)."""
 
 import asyncio
-import sys
 from collections import OrderedDict
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -12,6 +11,7 @@ from model_host.payer_ring import PayerRing
 from model_host.refusals import GrammarInvalid
 from replica.errors import HostError
 from replica.ids import Digest
+from replica.io import python
 from replica.limits import GRAMMARS_MAX
 
 WALL_S_MAX = 60.0
@@ -117,9 +117,7 @@ class _Places:
 async def _problem_of(source: GrammarSource) -> str | None:
     """Return what is wrong with a grammar, empty if nothing; None if the process took too long."""
     process = await asyncio.create_subprocess_exec(
-        sys.executable,
-        "-m",
-        "model_host.grammar_process",
+        *python("-m", "model_host.grammar_process"),
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.DEVNULL,

@@ -4,7 +4,6 @@ import json
 import os
 import select
 import subprocess
-import sys
 import threading
 import time
 import weakref
@@ -15,6 +14,7 @@ from model_host.refusals import TemplateUnsupported
 from model_host.template_process import CPU_S_MAX, LENGTH_BYTES
 from model_host.template_sandbox import Messages
 from replica.errors import HostError
+from replica.io import python
 
 WALL_S_MAX = 60.0
 """Time in which the process must answer. CPU time is limited more tightly, and ends it before."""
@@ -68,8 +68,8 @@ class TemplateRunner:
         """Start the process. Raises TemplateUnsupported where the template does not compile."""
         self._stop()  # one in which it did not compile
         try:
-            process = subprocess.Popen(
-                [sys.executable, "-m", "model_host.template_process"],
+            process = subprocess.Popen(  # noqa: S603  # our own module
+                python("-m", "model_host.template_process"),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,

@@ -62,5 +62,6 @@ def closing_result(
 
 def is_on_branch(held: Conversation, place: Place, call: OpenCall) -> bool:
     """Say whether an entry at a place goes behind the answer that made a call."""
-    node = goes_behind(held, place)
-    return node is not None and any(one.seal.request == call.request for one in node.chain())
+    order, end = held.order, goes_behind(held, place)
+    asked = order.seal_of.get(call.request)
+    return end is not None and asked is not None and end.extends(order.nodes[asked])

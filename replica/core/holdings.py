@@ -39,7 +39,14 @@ class HubHoldings:
         channel = self._link.channel(conversation)
         return bool(self.unacked(conversation) if channel is None else channel.unacked)
 
+    def refused(self, conversation: ConversationId) -> AbstractSet[EntryId]:
+        """Return the entries that the hub refused on this link, which it is not sent again."""
+        channel = self._link.channel(conversation)
+        return channel.refused if channel is not None else frozenset()
+
     def is_acked(self, conversation: ConversationId, entry: EntryId) -> bool:
         """Say whether the hub showed on this link that it holds `entry` durably."""
         channel = self._link.channel(conversation)
-        return channel is not None and channel.is_open and entry not in self.unacked(conversation)
+        if channel is None or not channel.is_open:
+            return False
+        return entry not in channel.unacked and entry not in channel.refused

@@ -2,7 +2,7 @@
 
 import replica.io.forked  # noqa: F401  # it comes before gRPC
 from replica.io import begin, cancels, documents, keys, petnames, rpc, status, turns
-from replica.io.answer_errors import AnswerOverdue, AnswerRefused
+from replica.io.answer_errors import AnswerOverdue
 from replica.io.asked_host import HostMissing, choose_host
 from replica.io.blob_calls import BlobCalls
 from replica.io.blob_files import BlobState
@@ -33,6 +33,7 @@ from replica.io.host_views import ContextPages, HostSample, PagedEntry, RunningR
 from replica.io.hub_calls import HubCalls, pin, pinned_key
 from replica.io.hub_channel import open_channel
 from replica.io.hub_status import HubStatus, means_away
+from replica.io.interpreter import python
 from replica.io.invitations import (
     Joined,
     Redeeming,
@@ -54,6 +55,7 @@ from replica.io.keyless import Keyless
 from replica.io.keys import load_or_begin, load_or_create, load_or_create_secret
 from replica.io.linked_hosts import hosts_of, learn_hosts, linked_hosts
 from replica.io.listing import listed
+from replica.io.logger import get_logger
 from replica.io.logs import LogFormat, configure_log, log_to_stderr
 from replica.io.long_logs import restored
 from replica.io.metrics_server import MetricsServer, require_endpoint
@@ -104,7 +106,6 @@ __all__ = [
     "LOOK_AGAIN_S",
     "STOP_GRACE_S",
     "AnswerOverdue",
-    "AnswerRefused",
     "Asked",
     "BlobCalls",
     "BlobQuota",
@@ -177,6 +178,7 @@ __all__ = [
     "explain",
     "fetch_missing",
     "forget_answered",
+    "get_logger",
     "guarded_streams",
     "has_joined",
     "has_lost_grpc",
@@ -210,6 +212,7 @@ __all__ = [
     "pin",
     "pinned_key",
     "program_settings",
+    "python",
     "read_settings",
     "redeem",
     "repair_store",

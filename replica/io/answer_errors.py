@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from replica.errors import AntiphonError, HostError, Unavailable
+from replica.errors import AntiphonError, Unavailable
 from replica.ids import EntryId
 from replica.io.hub_status import HubStatus, means_away
 from replica.refusals import HubUnreachable
@@ -41,13 +41,6 @@ class AnswerNotBegun(AnswerOverdue):
         "Its host refuses it from now on: send it again. If it has begun unseen, `antiphon log -f`"
         " shows it."
     )
-
-
-class AnswerRefused(HostError):
-    """The host refused the request; the refusal is in the log."""
-
-    reason = "ANSWER_REFUSED"
-    next_step = "Change the request, or go on elsewhere: `antiphon fork --at ENTRY`, or `at()`."
 
 
 def overdue(hub: HubStatus, request: EntryId, silent_s: float) -> AnswerOverdue:

@@ -9,7 +9,7 @@ from replica.document import EMPTY_UPDATE
 from replica.ids import ConversationId, EntryId, PublicKey, Track
 from replica.io.replica import Replica
 from replica.limits import PARENTS_MAX
-from replica.log import DocumentUpdate, Join, Kind
+from replica.log import DocumentUpdate, Join
 
 if TYPE_CHECKING:
     from replica.document.projection import Edit
@@ -21,7 +21,7 @@ NAME = "name "
 
 def has_document(held: Conversation) -> bool:
     """Say whether anything was ever written to the document; it is not built for that."""
-    return any(entry.header.kind == Kind.DOCUMENT for entry in held.log.entries.values())
+    return any(lane.track == Track.DOCUMENT for lane in held.log.lanes())
 
 
 def title_of(held: Conversation) -> str | None:

@@ -83,7 +83,7 @@ class HubStatus:
                 if state is SyncState.OFFLINE:
                     del self._states[conversation]
                     self._compared.pop(conversation, None)
-                if state is SyncState.SYNCHRONIZED:
+                if state is SyncState.SYNCHRONIZED and not self._is_refused(conversation):
                     self._refusals.pop(conversation, None)
             case Compared(conversation, since):
                 self._compared[conversation] = since
@@ -126,8 +126,19 @@ class HubStatus:
             self._deliver(HostsLearned(hosts))
 
     def refusal(self, conversation: ConversationId) -> Fault | None:
-        """Return the last fault of a conversation since it was synchronized, if any."""
-        return self._refusals.get(conversation)
+        """Return the last fault of a conversation since it was synchronized, if any.
+
+        One that refuses an entry stays as long as the hub does not take that entry.
+        """
+        fault, held = self._refusals.get(conversation), self._core.shelf.get(conversation)
+        entry = fault.entry if fault is not None else None
+        if entry is None or held is None or entry not in held.log.entries:
+            return fault
+        return None if self.is_acked(conversation, entry) else fault
+
+    def _is_refused(self, conversation: ConversationId) -> bool:
+        fault, refused = self._refusals.get(conversation), self._core.holdings.refused(conversation)
+        return fault is not None and fault.entry in refused
 
     def denial(self, conversation: ConversationId) -> Fault | None:
         """Return the fault by which the linked hub refuses a whole conversation now, if it does."""

@@ -26,7 +26,7 @@ from replica.conversation import (
 )
 from replica.errors import AntiphonError, StoreError
 from replica.ids import ConversationId, Digest, EntryId, PublicKey
-from replica.io.answer_errors import AnswerNotBegun, AnswerRefused, overdue
+from replica.io.answer_errors import AnswerNotBegun, overdue
 from replica.io.replica import Replica
 from replica.io.rpc import now_ms
 from replica.io.status import error_of
@@ -40,6 +40,7 @@ from replica.link import (
     Welcomed,
 )
 from replica.log import (
+    AnswerRefused,
     Body,
     CallKey,
     Entry,
@@ -55,6 +56,7 @@ from replica.log import (
     ToolChoice,
     ToolResult,
     Tools,
+    split_finish_detail,
     text_of,
 )
 
@@ -260,10 +262,10 @@ def raise_if_refused(generation: Generation) -> None:
     """Raise the host's refusal if `generation` is one: its own reason, else AnswerRefused."""
     if generation.finish_reason != FinishReason.REFUSED:
         return
-    word, _, detail = generation.finish_detail.partition(": ")
-    if not (word.isupper() and detail):
-        raise AnswerRefused(generation.finish_detail)
-    raise error_of(Fault(word, detail, AnswerRefused.next_step))
+    reason, detail = split_finish_detail(generation.finish_detail)
+    if not reason:
+        raise AnswerRefused(detail)
+    raise error_of(Fault(reason, detail, AnswerRefused.next_step))
 
 
 class AnswerWatch:

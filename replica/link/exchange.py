@@ -203,6 +203,7 @@ class Exchange(ABC):
             case _ if message.entry is not None:
                 # Refused for good: it would be refused again.
                 channel.refuse(message.entry)
+                channel.settle(out)
             case _:
                 pass
         out.deliver.append(EntryFailed(channel.id, message.entry, message))
@@ -254,12 +255,14 @@ class Exchange(ABC):
         A hub sends no more at a time than makes the peer grant the next credit: a long
         backlog holds up nobody else.
         """
-        begun, is_client = len(out.send), self.side is Side.CLIENT
+        sent, counted, is_client = 0, len(out.send), self.side is Side.CLIENT
         self.passed_over.clear()
 
         def may_go_on() -> bool:
-            sent = 0 if is_client else sum(len(frame.data) for frame in out.send[begun:])
-            return may_send() and sent < grant_bytes()
+            nonlocal sent, counted
+            sent += sum(len(frame.data) for frame in out.send[counted:])
+            counted = len(out.send)
+            return may_send() and (is_client or sent < grant_bytes())
 
         for channel in self.channels.due():
             held = self.shelf.get(channel.id)

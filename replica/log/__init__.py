@@ -66,6 +66,7 @@ from replica.log.entry import (
     verify_body,
     verify_signature,
 )
+from replica.log.finish_detail import AnswerRefused, split_finish_detail
 from replica.log.graph import reach
 from replica.log.kinds import CONTEXT_KINDS, CONTROL_KINDS, Kind, is_known, kind_of, rules_of
 from replica.log.log import Log
@@ -81,6 +82,7 @@ __all__ = [
     "NOTHING_LOST",
     "TOKENS_MAX",
     "Admitted",
+    "AnswerRefused",
     "Body",
     "Bundle",
     "CallKey",
@@ -161,6 +163,7 @@ __all__ = [
     "sampling_to_pb",
     "send_order",
     "sign",
+    "split_finish_detail",
     "text_of",
     "verify",
     "verify_body",

@@ -94,7 +94,7 @@ class SealNode:
 
     def lists_answer_of(self, parent: "SealNode") -> bool:
         """Say whether this seal lists the answer of the seal it extends."""
-        return parent.generation in self.seal.entries
+        return parent.generation is not None and self.lists(parent.generation)
 
     def chain(self) -> list["SealNode"]:
         """Return the chain from the first seal to this one."""

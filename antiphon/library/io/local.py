@@ -8,7 +8,10 @@ from antiphon.library.given import check_text
 from antiphon.library.io.once import async_once
 from antiphon.library.io.replica import Replica, folder_path, opening
 from replica.ids import PublicKey
+from replica.io import get_logger
 from replica.refusals import ArgumentInvalid
+
+_log = get_logger()
 
 FOLDER = "~/.local/share/antiphon"
 
@@ -19,8 +22,9 @@ async def local_replica(
 ) -> AsyncIterator[Replica]:
     """Start a hub and a model host as children, and open a replica on them; stops all at the end.
 
-    `model` is a name or a path, as in `antiphon up --model`. Raises ArgumentInvalid, and
-    DaemonFailed, which names the log of the one that did not start.
+    `model` is a name or a path, as in `antiphon up --model`. A daemon that ends is started
+    again, and the logger "antiphon" is told. Raises ArgumentInvalid, and DaemonFailed, which
+    names the log of the one that did not start.
 
     >>> async with aio.local() as me:
     ...     await me.sync()
@@ -28,13 +32,17 @@ async def local_replica(
     """
     path, models = folder_path(folder), (_word(model, "model"),) if model is not None else ()
     _word(host_module, "host_module")
-    daemons = Supervisor(path, models=models, host_module=host_module, report=lambda _line: None)
+    daemons = Supervisor(path, models=models, host_module=host_module, report=_log_end)
     async with daemons:
         daemons.keep_alive()
         host: PublicKey = daemons.host.ready.key
         address = daemons.hub.ready.address
         async with opening(path / "replica", hub=address, host=host) as replica:
             yield replica
+
+
+def _log_end(detail: str) -> None:
+    _log.warning("a daemon of this program", detail=detail)
 
 
 def _word(text: str, name: str) -> str:

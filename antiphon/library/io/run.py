@@ -57,11 +57,12 @@ from replica.log import (
     ToolResult,
     Tools,
     ToolStarted,
+    split_finish_detail,
 )
 from replica.refusals import ArgumentInvalid
 
 POLICY_TAG = b"antiphon/v1/policy-call"
-_REPEATED = "CALL_REPEATED: "
+_REPEATED = "CALL_REPEATED"
 _AGAIN = frozenset({FinishReason.REFUSED, FinishReason.INTERRUPTED})
 
 
@@ -276,7 +277,8 @@ class Run:
     async def _finish(self, held: Held, request: EntryId) -> None:
         answer, generation = answer_of(held, request), held.order.answer(request)
         assert answer is not None and generation is not None, "the step says so"
-        if generation.finish_detail.startswith(_REPEATED) and self._given.key is not None:
+        reason, _ = split_finish_detail(generation.finish_detail)
+        if reason == _REPEATED and self._given.key is not None:
             await self._look()  # another device was first: its turn is ours too
             return
         may_retry = self._run.attempt < self._given.retries and not has_started(held, self._run)

@@ -8,6 +8,7 @@ import pytest
 from replica.errors import AntiphonError, StoreError
 from replica.io import error_of, rpc
 from replica.link import Fault
+from syncd.io.server import start
 from tests.antiphon.cli.conftest import Terminal, World
 from tests.support.files import full_disk
 
@@ -45,6 +46,24 @@ def test_a_full_hub_is_not_said_to_be_offline(world: World, me: Terminal) -> Non
     assert "STORE_FULL" in doctor.stdout
     (record,) = me.record("status")["conversations"]
     assert (record["refusal"], record["unsynced"]) == (None, 0)  # it was sent again
+
+
+def test_entries_that_the_hub_refused_are_named_and_not_waited_for(
+    world: World, me: Terminal
+) -> None:
+    me.ok("new")
+    held = len(me.records("log", "--all"))
+    world.stop_hub()
+    for text in ("one", "two"):
+        me.ok("send", "--no-request", text)
+    config = world.hub_config.model_copy(update={"entries_max": held})
+    world.hub = world.background.run(start(config))
+    for command in ("log", "status"):
+        said = me.run(command)
+        assert said.exit_code == 0
+        assert "the hub does not take 2 entries" in said.stderr, command
+    assert me.record("status")["conversations"][0]["refusal"] == "QUOTA_EXCEEDED"
+    assert me.record("new")["synchronized"]
 
 
 @pytest.mark.usefixtures("short_waits")

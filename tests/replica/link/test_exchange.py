@@ -248,6 +248,16 @@ def test_a_refused_entry_is_neither_acked_nor_sent_again_on_this_link():
     assert scene.state() is SyncState.SYNCHRONIZED
 
 
+def test_a_replica_whose_missing_entries_are_refused_is_synchronized_at_once():
+    scene = Scene(Policy(entries_max=2)).begin()
+    line = scene.chain(3)
+    scene.client.append(*line)
+    client = scene.reconnect(scene.genesis, *line)
+    client.open(scene.id)
+    assert client.link.channels[scene.id].refused == {e.id for e in line[1:]}
+    assert scene.state() is SyncState.SYNCHRONIZED
+
+
 def test_a_conversation_refused_for_good_is_opened_once_a_minute(scene: Scene):
     scene.hub.delete(scene.id)
     scene.client.append(*scene.chain(1))

@@ -142,6 +142,11 @@ async def test_entries_the_hub_refused_count_as_unsynced(tmp_path: Path, hub: Hu
         conversation = await replica.create(Genesis((replica.public,)))
         await say(replica, conversation, "one", "too many")
         assert await replica.wait_for(lambda: bool(refused), 10.0)
+        assert not await replica.wait_synced(conversation)
+        refusal = replica.hub.refusal(conversation)
+        assert refusal is not None and refusal.reason == "QUOTA_EXCEEDED"
+        assert replica.hub.unsynced(conversation) == 1
+        assert replica.hub.is_in_sync(conversation)
         await parted(replica, hub)
         assert replica.hub.unsynced(conversation) == 1
 

@@ -1,0 +1,43 @@
+"""Ctrl-C in a chat that reads lines: a cancel that fails is reported at once."""
+
+import asyncio
+import os
+import signal
+import threading
+
+import pytest
+
+from antiphon.cli.chat_session import ChatSession
+from antiphon.cli.output import Output
+from replica.errors import AntiphonError
+from replica.ids import EntryId
+from replica.refusals import StoreFull
+from tests.antiphon.cli.conftest import Terminal, World
+from tests.support.callers import PATIENCE_S
+
+
+def test_a_cancel_that_fails_is_reported_before_the_answer_ends(
+    world: World, me: Terminal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said, fail = threading.Event(), Output.fail
+
+    async def refuse(_chat: ChatSession, _request: EntryId) -> None:
+        raise StoreFull
+
+    def note(out: Output, error: AntiphonError) -> None:
+        fail(out, error)
+        said.set()
+
+    async def interrupt(index: int) -> None:
+        if index == 1:
+            os.kill(os.getpid(), signal.SIGINT)
+            assert await asyncio.to_thread(said.wait, PATIENCE_S)
+
+    monkeypatch.setattr(ChatSession, "cancel", refuse)
+    monkeypatch.setattr(Output, "fail", note)
+    me.ok("new")
+    world.stop_host()
+    world.start_host(pace=interrupt)
+    result = me.run("chat", typed="hello\n")
+    assert "STORE_FULL" in result.stderr
+    assert (result.stdout, result.exit_code) == ("You said: hello\n", 0)
