@@ -83,8 +83,10 @@ class HubStatus:
                 if state is SyncState.OFFLINE:
                     del self._states[conversation]
                     self._compared.pop(conversation, None)
-                if state is SyncState.SYNCHRONIZED and not self._is_refused(conversation):
-                    self._refusals.pop(conversation, None)
+                fault, refused = self._refusals.get(conversation), self._core.holdings.refused
+                is_over = fault is not None and fault.entry not in refused(conversation)
+                if is_over and state is SyncState.SYNCHRONIZED:
+                    del self._refusals[conversation]
             case Compared(conversation, since):
                 self._compared[conversation] = since
             case Welcomed(welcome):
@@ -135,10 +137,6 @@ class HubStatus:
         if entry is None or held is None or entry not in held.log.entries:
             return fault
         return None if self.is_acked(conversation, entry) else fault
-
-    def _is_refused(self, conversation: ConversationId) -> bool:
-        fault, refused = self._refusals.get(conversation), self._core.holdings.refused(conversation)
-        return fault is not None and fault.entry in refused
 
     def denial(self, conversation: ConversationId) -> Fault | None:
         """Return the fault by which the linked hub refuses a whole conversation now, if it does."""
