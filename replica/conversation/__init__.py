@@ -26,7 +26,7 @@ from replica.conversation.chain import (
 )
 from replica.conversation.characters import is_shown, is_typed
 from replica.conversation.chosen import place_at
-from replica.conversation.conversation import Conversation
+from replica.conversation.conversation import Conversation, updates_of
 from replica.conversation.drafts import (
     Draft,
     DraftStream,
@@ -265,5 +265,6 @@ __all__ = [
     "summary_of",
     "uncounted_results",
     "unlisted_before",
+    "updates_of",
     "verify_draft",
 ]

@@ -38,7 +38,7 @@ from replica.document.yjs import (
     rename_clients,
 )
 from replica.errors import AntiphonError
-from replica.ids import ID_BYTES, Digest, EntryId, Lane, tagged_sha256
+from replica.ids import ID_BYTES, Digest, EntryId, Lane, PublicKey, tagged_sha256
 
 __all__ = [
     "Document",
@@ -48,6 +48,7 @@ __all__ = [
     "Update",
     "client_id",
     "entry_client",
+    "meta_set_by",
     "project",
 ]
 
@@ -94,6 +95,22 @@ def project(updates: Iterable[Update]) -> Projection:
     return _read(doc, fold.void)
 
 
+def meta_set_by(author: PublicKey, key: str, updates: Iterable[Update]) -> Json:
+    """Return the last value that `author` gave to a key of the metadata, None without one.
+
+    A write that loses against a concurrent one, which comes first in (lamport, id) order, is none.
+    """
+    document = Document()
+    value: Json = None
+    found: Json = None
+    for update in sorted(updates, key=lambda one: one.order):
+        document.receive(update)
+        before, value = value, document.meta_value(key)
+        if value != before and update.lane.author == author:
+            found = value
+    return found
+
+
 class Document:
     """A document that is updated entry by entry, in causal order, and edited locally."""
 
@@ -114,6 +131,12 @@ class Document:
         if self._projection is None:
             self._projection = _read(self._doc, self._fold.void)
         return self._projection
+
+    def meta_value(self, key: str) -> Json:
+        """Return one value of the metadata, None without one; the document is not projected."""
+        with _panics_typed():
+            value = self._doc.get("meta", type=Map).get(key)
+        return plain(value) if value is not None else None
 
     def receive(self, *updates: Update) -> None:
         """Add admitted entries, in causal order; a known entry changes nothing.

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from replica.conversation import Conversation, LaneMoved, check_name
+from replica.conversation import Conversation, LaneMoved, check_name, updates_of
 from replica.document import EMPTY_UPDATE
 from replica.ids import ConversationId, EntryId, PublicKey, Track
 from replica.io.replica import Replica
@@ -27,6 +27,16 @@ def has_document(held: Conversation) -> bool:
 def title_of(held: Conversation) -> str | None:
     """Return the title, None if there is none."""
     title = held.document.projection.meta.get(TITLE) if has_document(held) else None
+    return title if isinstance(title, str) else None
+
+
+def title_set_by(held: Conversation, key: PublicKey) -> str | None:
+    """Return the last title that a key gave, whatever others made of it since; None without one."""
+    if not has_document(held):
+        return None
+    from replica.document import meta_set_by  # it imports pycrdt
+
+    title = meta_set_by(key, TITLE, updates_of(held.log))
     return title if isinstance(title, str) else None
 
 

@@ -15,6 +15,7 @@ from antiphon.library.io.conversation import Conversation
 from antiphon.library.io.feed import Feed
 from antiphon.library.io.handle import SYNC_S, Shared, has_host, usable
 from antiphon.library.io.once import async_once
+from antiphon.library.io.own_titles import OwnTitles
 from antiphon.library.io.to_its_end import to_its_end
 from replica.conversation import Invitation, check_name, is_address, read_code
 from replica.errors import Unavailable
@@ -66,6 +67,7 @@ class Replica:
         self._replica = core
         self._shared = shared
         self._creating = asyncio.Lock()
+        self._titles = OwnTitles(core.public)
 
     @property
     def _listed(self) -> Set[ConversationId]:
@@ -100,9 +102,10 @@ class Replica:
     ) -> Conversation:
         """Return the conversation of this name that this key began; begin it if there is none.
 
-        The name is the title in the shared document, 1 to 64 characters in one line. `system`
-        and `sampling` count for a new one. A linked hub is asked first, so that another device of
-        this key finds it too; of two begun apart the older one is returned.
+        The name is the title that this key gave it, 1 to 64 characters in one line; a title set
+        by another member changes nothing. `system` and `sampling` count for a new one. A linked
+        hub is asked first, so that another device of this key finds it too; of two begun apart
+        the older one is returned.
 
         >>> found = await me.conversation("Lisbon", system="Be brief.")
         >>> await found.title()
@@ -115,10 +118,10 @@ class Replica:
             raise ArgumentInvalid(f"sampling is {sampling!r}, and no Sampling")
         claim = self._core.processes.exclusive((_NAME + name).encode())
         async with self._creating, claim:
-            found = await self._remembered(name)
-            if found is None:
+            remembered = await self._remembered(name)
+            if remembered is None:
                 await self._hear_of_all()
-            found = await self._titled(name) or found  # an older one of another device
+            found = await self._oldest_named(name, remembered)
             if found is None:
                 found = await to_its_end(self._begin(name, sampling))
             held = await self._core.load(found)
@@ -237,23 +240,26 @@ class Replica:
         return Conversation(self._core, conversation, self._shared)
 
     async def _remembered(self, name: str) -> ConversationId | None:
-        """Return the conversation that this replica knows by a name, unless it is renamed."""
+        """Return the conversation that this replica knows by a name, unless its key renamed it."""
         saved = await self._core.store.get_meta(_NAME + name)
         if saved is None or not await self._core.store.has(ConversationId(saved)):
             return None
         held = await self._core.load(ConversationId(saved))
-        return held.id if documents.title_of(held) in (None, name) else None
+        return held.id if self._titles.of(held) in (None, name) else None
 
-    async def _titled(self, name: str) -> ConversationId | None:
+    async def _oldest_named(
+        self, name: str, remembered: ConversationId | None
+    ) -> ConversationId | None:
+        """Return the oldest conversation that this key began, and gave a name (DECISIONS D245)."""
         found = []
         for stored in await self._stored():
             held = await self._core.load(stored)
             genesis = held.log.entries.get(EntryId(held.id))
-            # Any writer sets a title: what somebody else began must not pass for ours.
-            is_own = genesis is not None and genesis.header.author == self.key
-            if genesis is not None and is_own and documents.title_of(held) == name:
+            if genesis is None or genesis.header.author != self.key:
+                continue
+            if held.id == remembered or self._titles.of(held) == name:
                 found.append((genesis.header.create_time_ms, held.id))
-        return min(found)[1] if found else None
+        return min(found)[1] if found else remembered
 
     async def _complete(self, handle: Conversation, name: str, system: str | None) -> None:
         held = await self._core.load(handle.id)

@@ -8,6 +8,9 @@ from typing import Any
 import pytest
 
 import antiphon
+from replica.conversation import Conversation as Held
+from replica.ids import PublicKey
+from replica.io import documents
 from replica.log import Text
 from replica.refusals import ArgumentInvalid
 from tests.antiphon.library.conftest import Lab
@@ -66,3 +69,57 @@ async def test_two_devices_that_began_a_name_apart_use_the_older_one_once_they_h
     async with lab.open("first") as one, lab.open("second") as other:
         assert {c.id for c in await other.conversations()} == {older, newer}
         assert [(await me.conversation("trip")).id for me in (one, other)] == [older, older]
+
+
+async def test_a_title_that_another_member_sets_changes_no_name(lab: Lab):
+    """A program finds its conversation, and with it the keys of its runs, and no other."""
+    first, second = lab.folder / "first", lab.folder / "second"
+    async with lab.open("first") as me, lab.open("bob") as bob:
+        old, trip = await me.conversation("old"), await me.conversation("trip")
+        for one, title in ((trip, "Rome"), (old, "trip")):
+            await one.grant(bob.key)
+            assert await one.sync()
+            theirs = await bob.get(one.id)
+            await theirs.rename(title)
+            assert await theirs.sync()
+            assert await one.sync()
+            assert await one.title() == title
+        assert (await me.conversation("trip")).id == trip.id
+        assert (await me.conversation("old")).id == old.id
+    second.mkdir()
+    shutil.copy(first / "identity.key", second)
+    async with lab.open("second") as me:  # it has heard of no name
+        assert (await me.conversation("trip")).id == trip.id
+        assert (await me.conversation("old")).id == old.id
+        assert len(await me.conversations()) == 2
+
+
+async def test_a_conversation_that_its_own_key_renamed_has_the_new_name(tmp_path: Path):
+    async with antiphon.aio.open(tmp_path) as me:
+        trip = await me.conversation("trip")
+        await trip.rename("Rome")
+        assert (await me.conversation("Rome")).id == trip.id
+        assert (await me.conversation("trip")).id != trip.id
+
+
+async def test_titles_are_read_again_only_where_a_document_has_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    read: list[bytes] = []
+    title_set_by = documents.title_set_by
+
+    def note(held: Held, key: PublicKey) -> str | None:
+        read.append(held.id)
+        return title_set_by(held, key)
+
+    monkeypatch.setattr(documents, "title_set_by", note)
+    async with antiphon.aio.open(tmp_path) as me:
+        trip, other = await me.conversation("trip"), await me.conversation("other")
+        await me.conversation("trip")
+        read.clear()
+        await me.conversation("trip")
+        assert read == []
+        await other.rename("Rome")
+        await me.conversation("trip")
+        assert read == [other.id]
+        assert (await me.conversation("Rome")).id == other.id != trip.id

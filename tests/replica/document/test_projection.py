@@ -19,6 +19,7 @@ from replica.document.projection import (
     Update,
     client_id,
     entry_client,
+    meta_set_by,
     project,
 )
 from replica.document.yjs import (
@@ -177,6 +178,32 @@ def test_of_two_concurrent_writes_the_later_in_lamport_and_id_wins() -> None:
     follower = track.add(EMPTY_UPDATE, author=3, parents=[track.genesis])
     track.add(update_of(put("k", "late", by=client_id(lane(3)))), author=3, parents=[follower])
     assert meta(track()) == {"k": "late"}
+
+
+def test_what_a_key_set_last_is_kept_apart_from_what_others_set() -> None:
+    track = TrackWriter()
+    live, last = Document(track()), track.genesis
+
+    def set_title(by: int, title: str | None) -> None:
+        nonlocal last
+        edit = (lambda one: one.set_meta("title", title)) if title else _delete_title
+        last = track.add(edited(live, by, edit), author=by, parents=[last])
+        live.receive(*track())
+
+    def found(by: int) -> object:
+        return meta_set_by(lane(by).author, "title", reversed(track()))
+
+    assert found(1) is None
+    for by, title in ((1, "trip"), (2, "Rome"), (1, "trip"), (2, "Oslo"), (2, "Bonn")):
+        set_title(by, title)
+    assert (found(1), found(2), found(3)) == ("trip", "Bonn", None)
+    assert meta_set_by(lane(2).author, "tags", track()) is None
+    set_title(1, None)
+    assert (found(1), found(2)) == (None, "Bonn")
+
+
+def _delete_title(edit: Edit) -> None:
+    edit.delete_meta("title")
 
 
 def test_entries_a_reader_can_not_name_are_left_out() -> None:
