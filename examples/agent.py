@@ -1,4 +1,4 @@
-"""An agent with two tools. Kill it at any time, and start it again: it goes on.
+"""An agent with two tools. You can kill it at any time and start it again; it resumes.
 
 python examples/agent.py FOLDER HUB [--host KEY]
 """
@@ -12,7 +12,7 @@ options = argparse.ArgumentParser()
 for name in ("folder", "hub", "--host"):
     options.add_argument(name)
 given = options.parse_args()
-ledger = Path(given.folder) / "bookings.txt"  # stands for the service that books
+ledger = Path(given.folder) / "bookings.txt"  # stands in for the booking service
 
 
 @antiphon.tool
@@ -42,4 +42,4 @@ with antiphon.open(given.folder, hub=given.hub, host=given.host) as me:
             print(type(event).__name__, flush=True)
         print("done:", run.answer.text)
     except antiphon.RunTooLong as error:
-        print(error)  # a small model calls again and again
+        print(error)  # a small model may keep calling tools

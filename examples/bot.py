@@ -1,4 +1,4 @@
-"""A bot that follows all conversations of its key, and acknowledges what others say.
+"""A bot that follows all conversations of its key and acknowledges what others say.
 
 python examples/bot.py FOLDER HUB
 """
@@ -9,9 +9,9 @@ import antiphon
 
 
 def main(folder: str, hub: str) -> None:
-    """Reply to every message of another member, for ever."""
+    """Reply to every message from another member, forever."""
     with antiphon.open(folder, hub=hub) as me:
-        events = me.events()  # of all conversations, from here on
+        events = me.events()  # of all conversations, from now on
         print("key", me.key.hex(), flush=True)
         for event in events:
             match event:

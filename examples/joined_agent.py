@@ -1,4 +1,4 @@
-"""An agent that joins a conversation by a code. Kill it at any time, and start it again.
+"""An agent that joins a conversation with a code. You can kill it and start it again.
 
 python examples/joined_agent.py CODE FOLDER
 """
@@ -12,7 +12,7 @@ import antiphon
 if len(sys.argv) != 3:
     sys.exit(__doc__)
 code, folder = sys.argv[1], Path(sys.argv[2]).expanduser()
-bookings = folder / "bookings.txt"  # stands for the service that books
+bookings = folder / "bookings.txt"  # stands in for the booking service
 
 
 def was_booked(effect_key: str = "") -> str | None:
@@ -30,7 +30,7 @@ def book(city: str, nights: int, effect_key: str) -> str:
 
 
 def decide(_answer: antiphon.Answer) -> antiphon.Call | None:
-    """Book once, also with a model that calls no tools."""
+    """Book once, even if the model calls no tools."""
     return None if was_booked() else antiphon.Call("", "book", '{"city": "Rome", "nights": 2}')
 
 

@@ -1,9 +1,9 @@
-"""The cells of a notebook: a hub and a model host of its own, a question, another way.
+"""The cells of a notebook: start a hub and a model host, ask, and try another branch.
 
 python examples/notebook.py FOLDER
 """
 
-# %% A replica on a hub and a host that end with it
+# %% Open a replica with its own hub and host, which stop with it
 import os
 import sys
 
@@ -20,10 +20,10 @@ notes = me.conversation("notes", system="Be brief.")
 answer = notes.ask("Name a colour.", max_tokens=20)
 print(answer.text, f"({answer.usage.output_tokens} tokens)")
 
-# %% Ask twice more, the second time beside the first
+# %% Ask twice more, the second time on another branch
 notes.ask("Another one?", max_tokens=20)
 print(notes.at(answer.entry).ask("A darker one?", max_tokens=20, temperature=0.8).text)
 print(len(notes.branches()), "branches")
 
-# %% Leave; where a cell raised, the end of the kernel does it
+# %% Close; if a cell raised, this happens when the kernel exits
 local.__exit__(None, None, None)

@@ -1,4 +1,4 @@
-"""Two agents on one conversation: the questions queue, and both read all answers.
+"""Two agents in one conversation: their questions are queued, and both read all answers.
 
 python examples/two_agents.py FOLDER HUB
 """
