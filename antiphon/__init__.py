@@ -4,9 +4,9 @@
         trip = me.conversation("trip", system="Be brief.")
         print(trip.ask("Capital of France?").text)
 
-`antiphon.aio` has `open`, `join`, `local` and what they return with async and await. The errors
-that docstrings name are in both. Nothing heavy is imported before a name is used. The protocol's
-generated stubs are in `antiphon.v1`.
+`antiphon.aio` has `open`, `join`, `local` and what they return for use with async and await. The
+errors that docstrings name are in both. Large modules are imported only when you use a name that
+needs them. The generated stubs of the protocol are in `antiphon.v1`.
 """
 
 from importlib import import_module

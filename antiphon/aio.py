@@ -1,4 +1,4 @@
-"""The library with async and await. Events and `tool` are `antiphon`'s; the errors are here too.
+"""The library with async and await. Import events and `tool` from `antiphon`; errors are in both.
 
 async with antiphon.aio.open("~/agent", hub="127.0.0.1:7411") as me:
     trip = await me.conversation("trip", system="Be brief.")

@@ -2,15 +2,16 @@
 
 AntiphonError
 ├── RequestRefused
-│   ├── BranchUnbegun     words on a branch that has no turn of its own
+│   ├── BranchUnbegun     a message on a branch that has no turn of its own
 │   ├── EventsMissed      an iterator over events that was read too slowly
-│   ├── LoopUnsuitable    a call in an event loop that is not the replica's, or a wait in that
+│   ├── LoopUnsuitable    a call in an event loop other than the replica's, or a blocking call
+│   │                     inside it
 │   ├── ProcessForked     a replica with a hub, in a process forked from one that was linked
 │   ├── RunUnfinished     the answer of a run that has not ended
-│   ├── RunTooLong        a run with more calls of tools than it may make
-│   ├── ToolUnsuitable    a function that can't be offered as a tool
+│   ├── RunTooLong        a run with more tool calls than it may make
+│   ├── ToolUnsuitable    a function that cannot be offered as a tool
 ├── StoreError
-│   └── ReplicaClosed     a call behind the end of the `with` that opened the replica, or cut off
+│   └── ReplicaClosed     a call after the replica was closed, or interrupted by its closing
 └── HostError
     └── CallOpen          a call has no result, and no run known here is working on it
 """
@@ -151,7 +152,7 @@ class CallOpen(HostError):
         executor: PublicKey | None = None,
         **recovery: Any,
     ) -> None:
-        """Name the call, the key of its effect, and the member whose call it is."""
+        """Set the call, the key of its effect, and the member that executes it."""
         super().__init__(detail, **recovery)
         self.call_id = call_id
         self.effect_key = effect_key

@@ -1,7 +1,7 @@
-"""The events of conversations: frozen dataclasses, joined in the union `Event`.
+"""The events of conversations: frozen dataclasses, combined in the union `Event`.
 
-Pure. The fields that a `match` reads by position come first. Ids are bytes, as in the
-log. An event about an entry names it, and each names its conversation.
+Pure. Fields that a `match` reads by position are first. Ids are bytes, as in the log. An
+event about an entry has the id of the entry, and each event has that of its conversation.
 """
 
 import json
@@ -29,7 +29,7 @@ class Call:
 
     @property
     def arguments(self) -> dict[str, Any]:
-        """The arguments by name. Raises ValueError if they are no JSON object that Python reads."""
+        """The arguments by name. Raises ValueError if they cannot be read as a JSON object."""
         try:
             arguments = json.loads(self.arguments_json or "{}")
         except RecursionError as error:
@@ -41,7 +41,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """An answer of a model: its text, its cost, and its entry in the log.
+    """An answer of a model: its text, its usage, and its entry in the log.
 
     >>> Answer("Paris.", Usage(output_tokens=2), EntryId(b"id")).finish.name
     'STOP'
@@ -57,9 +57,9 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """A member said something; `label` is what the member's program calls itself, if it does.
+    """A member wrote a message; `label` is the name that its program gave itself, if any.
 
-    `is_system` says that it is a system text, such as that of `Replica.conversation`.
+    `is_system` is true for a system text, such as that of `Replica.conversation`.
 
     >>> answer = trip.ask("Capital of France?")
     >>> [event.text for event in trip.history() if isinstance(event, antiphon.Said)]
@@ -76,9 +76,9 @@ class Said:
 
 @dataclass(frozen=True, slots=True)
 class Withdrawn:
-    """A member withdrew a message, of its own or as an owner: no later answer reads it.
+    """A member withdrew its own message, or an owner any message: no later answer reads it.
 
-    Where both did so without the other's entry, there may be two events.
+    If two members withdraw it independently, there may be two events.
 
     >>> note = trip.say("Never mind.")
     >>> trip.cancel(note)
@@ -108,7 +108,7 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Sealed:
-    """A host began an answer; the context of the request is fixed.
+    """A host started an answer; the context of the request is now fixed.
 
     >>> run = trip.run("Capital of France?")
     >>> [event.conversation == trip.id for event in run if isinstance(event, antiphon.Sealed)]
@@ -122,7 +122,7 @@ class Sealed:
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """The next text of an answer, before it is in the log.
+    """The next part of an answer's text, before the answer is in the log.
 
     >>> run = trip.run("Capital of France?")
     >>> [event.text for event in run if isinstance(event, antiphon.Draft)]
@@ -136,7 +136,7 @@ class Draft:
 
 @dataclass(frozen=True, slots=True)
 class Discarded:
-    """The drafted text of a request is void: the host began again.
+    """The drafted answer to a request is void: the host started again.
 
     >>> answer = trip.ask("Capital of France?")
     >>> match antiphon.Discarded(answer.request):
@@ -164,7 +164,7 @@ class Answered:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """A host refused a request; `reason` is a word of spec/10-errors.
+    """A host refused a request; `reason` is one of those in spec/10-errors.
 
     >>> match antiphon.Refused("CONTEXT_TOO_LONG", "the prompt has 9,000 tokens"):
     ...     case antiphon.Refused(reason, detail):
@@ -180,7 +180,7 @@ class Refused:
 
 @dataclass(frozen=True, slots=True)
 class ToolCalled:
-    """A tool is to be called: by the model, or by the program of the executor.
+    """A tool call was requested, by the model or by the executor's program.
 
     >>> run = trip.run("Book in Rome.", tools=[book])
     >>> [event.call.arguments['city'] for event in run if isinstance(event, antiphon.ToolCalled)]
@@ -209,7 +209,7 @@ class ToolStarted:
 
 @dataclass(frozen=True, slots=True)
 class ToolDone:
-    """A call has its result.
+    """A tool call has a result.
 
     >>> run = trip.run("Book in Rome.", tools=[book])
     >>> [event.result for event in run if isinstance(event, antiphon.ToolDone)]
@@ -225,7 +225,7 @@ class ToolDone:
 
 @dataclass(frozen=True, slots=True)
 class Forked:
-    """A second branch began: `mine` and `theirs` are the seals at which they part.
+    """A second branch started: `mine` and `theirs` are the seals at which the branches diverge.
 
     >>> answer = trip.ask("Capital of France?")
     >>> match antiphon.Forked(answer.entry, answer.request):
@@ -241,7 +241,7 @@ class Forked:
 
 @dataclass(frozen=True, slots=True)
 class Diverged:
-    """A device wrote two histories, as after a restored backup; both are kept.
+    """A device wrote two histories, for example after a restored backup; both are kept.
 
     >>> match antiphon.Diverged(me.key):
     ...     case antiphon.Diverged(who):
@@ -256,7 +256,7 @@ class Diverged:
 
 @dataclass(frozen=True, slots=True)
 class Repaired:
-    """Entries that this replica's store had lost came back.
+    """Entries that this replica's store had lost were restored.
 
     >>> match antiphon.Repaired(3):
     ...     case antiphon.Repaired(entries):
@@ -284,7 +284,7 @@ class SyncChanged:
 
 @dataclass(frozen=True, slots=True)
 class MemberChanged:
-    """A key was given a role; without a role it was removed.
+    """A key was given a role, or was removed if `role` is None.
 
     >>> match antiphon.MemberChanged(me.key, None):
     ...     case antiphon.MemberChanged(who, None):
@@ -299,10 +299,10 @@ class MemberChanged:
 
 @dataclass(frozen=True, slots=True)
 class HostChanged:
-    """The hub named the model hosts that are linked to it.
+    """The hub reported the model hosts that are linked to it.
 
-    It does as this replica links. What changes behind that is told once this replica asks, which
-    it does before it grants a conversation to a host, and before it asks one that was not there.
+    Sent when this replica links. Later changes are reported only after it asks the hub again:
+    before it grants a conversation to a host, and before it asks a host that was not linked.
 
     >>> match antiphon.HostChanged((me.key,)):
     ...     case antiphon.HostChanged(hosts):

@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from antiphon.library.tools import Tool
 
 Policy = Callable[[e.Answer], "e.Call | Awaitable[e.Call | None] | None"]
-"""The program's own decision after an answer: the next call, or None where it is done."""
+"""The program's own decision after an answer: the next call, or None if it is done."""
 CALLS_MAX = 32
-"""Calls of tools in one run, unless it is given: a small model may call without an end."""
+"""Tool calls in one run, unless it is given: a small model may keep calling tools forever."""
 _SAMPLING = tuple(one.name for one in fields(Sampling))
 _WHOLE = frozenset({"top_k", "penalty_window", "seed"})
 _OPTIONAL = frozenset({"max_tokens", "timeout_s"})

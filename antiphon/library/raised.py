@@ -1,6 +1,6 @@
-"""The errors that the library promises: `antiphon` and `antiphon.aio` have them by name.
+"""The public errors of the library, available by name in `antiphon` and `antiphon.aio`.
 
-Those that a docstring names, and what may stand behind "the refusal" in one.
+They are the errors that docstrings name, including those that "the refusal" may stand for.
 """
 
 from antiphon.cli.errors import DaemonFailed

@@ -1,6 +1,6 @@
 """Tools: functions that a model may call, described by their annotations (spec/07-host §8).
 
-Pure: running a tool is the driver's.
+Pure: the driver runs the tools.
 """
 
 import inspect
@@ -72,7 +72,7 @@ class Tool:
 
 @dataclass(frozen=True, slots=True)
 class FunctionTool(Tool, Generic[P, R]):
-    """A tool with the types of its function, as `tool` makes it."""
+    """A tool with the types of its function; `tool` returns it."""
 
     if TYPE_CHECKING:
 
@@ -81,7 +81,7 @@ class FunctionTool(Tool, Generic[P, R]):
 
 
 class Decorator(Protocol):
-    """What `tool` is with options."""
+    """The decorator that `tool` returns when it is called with options."""
 
     def __call__(self, function: Callable[P, R], /) -> FunctionTool[P, R]:
         """Make a function a tool."""
@@ -110,13 +110,13 @@ def tool(
     name: str | None = None,
     description: str | None = None,
 ) -> FunctionTool[Any, Any] | Decorator:
-    """Make a function a tool; its annotations and its docstring describe it to the model.
+    """Make a function a tool; its annotations and docstring describe it to the model.
 
-    With `effect` its start is durable before it runs, and after a crash it is not run
-    again: `resolve(effect_key)` returns the result if the effect happened and None if it
-    did not; without `resolve` the call stays open (CALL_OPEN). A parameter
-    `effect_key` gets that key. The function may be async. Raises ToolUnsuitable,
-    ArgumentInvalid.
+    With `effect`, the start of a call is durable in the log before the function runs, and after
+    a crash it is not run again: `resolve(effect_key)` returns the result if the effect happened,
+    and None if it did not. Without `resolve`, the call stays open (CALL_OPEN). If the function
+    has a parameter `effect_key`, it receives that key. The function may be async. Raises
+    ToolUnsuitable, ArgumentInvalid.
 
     >>> @tool
     ... def add(a: int, b: int = 1) -> int:

@@ -1,6 +1,6 @@
-"""The blocking form of the library: what people get from `import antiphon`.
+"""The blocking form of the library, which `import antiphon` provides.
 
-Each method is that of the async form, run in a thread of its own (portal.py).
+Each method runs that of the async form in a separate thread (portal.py).
 """
 
 from collections.abc import Iterator
@@ -27,10 +27,10 @@ from replica.ids import ConversationId, EntryId, PublicKey
 class Run(Blocking):
     """One turn in progress: iterate over its events, then read its `answer`.
 
-    Nothing happens before the first step of the iteration. A run under a `key` goes on
-    where an earlier one ended, whatever ended it. One that is not read on keeps its key for
-    half a minute, and from a ToolStarted to its result; then another may go on under the key,
-    and is followed from the next read on.
+    Nothing happens until you start to iterate. A run under a `key` resumes where an earlier one
+    ended, whatever ended it. If you stop reading, the run keeps its key for 30 seconds, or until
+    the result of a tool that has started. After that another run may take over the key; the next
+    read follows that one.
 
     >>> run = trip.run("Capital of France?", key="job-17")
     >>> for event in run:
@@ -47,20 +47,20 @@ class Run(Blocking):
 
     @property
     def answer(self) -> e.Answer:
-        """The last answer. Raises RunUnfinished before the run has ended."""
+        """The last answer. Raises RunUnfinished if the run has not ended."""
         answer: e.Answer = self._core.answer
         return answer
 
     def __iter__(self) -> Iterator[e.Event]:
-        """Iterate over the rest of the events; leaving the loop stops following."""
+        """Iterate over the remaining events; leaving the loop closes the run."""
         return iterate(self._portal, aiter(self._core))
 
 
 class Conversation(Blocking):
     """One conversation: ask, say, run tools, read, branch.
 
-    What is written through it follows the branch of its last turn; at first, the branch
-    with the latest activity.
+    Entries written through it continue the branch of its last turn or, before its first turn,
+    the branch with the latest activity.
 
     >>> answer = trip.ask("Capital of France?")
     >>> answer.text
@@ -84,11 +84,11 @@ class Conversation(Blocking):
     invite = blocking(conversations.Conversation.invite)
 
     def at(self, entry: EntryId) -> "Branch":
-        """Return a new branch right behind an entry, such as an answer's; it begins with `ask`."""
+        """Return a new branch that starts at an entry, such as an answer's; begin it with `ask`."""
         return Branch(self._portal, self._core.at(entry))
 
     def switch(self, branch: "Branch | EntryId") -> None:
-        """Go on with a branch from now on: a Branch, or any entry of one.
+        """Continue on a branch from now on, given as a Branch or as any entry of one.
 
         Raises ArgumentInvalid for a branch or an entry of another conversation.
         """
@@ -96,7 +96,7 @@ class Conversation(Blocking):
         self._portal.call(self._core.switch, there)
 
     def branches(self) -> "tuple[Branch, ...]":
-        """Return the branches, the one with the latest activity last."""
+        """Return the branches; the one with the latest activity is last."""
         found = self._portal.call(self._core.branches)
         return tuple(Branch(self._portal, one) for one in found)
 
@@ -108,9 +108,10 @@ class Conversation(Blocking):
 
 
 class Branch(Conversation):
-    """One branch of a conversation; what is written through it stays on it.
+    """One branch of a conversation; everything written through it stays on the branch.
 
-    One of `at` begins with `ask` or `run`; before that `say` raises BranchUnbegun.
+    On a branch that `at` returns, call `ask` or `run` first; until then `say` raises
+    BranchUnbegun.
 
     >>> first = trip.ask("Capital of France?")
     >>> other = trip.at(first.entry)
@@ -157,9 +158,9 @@ def open_replica(
     host: str | PublicKey | None = None,
     label: str | None = None,
 ) -> AbstractContextManager[Replica]:
-    """Open a replica in a folder, created if needed, and link it to a hub; closes it at the end.
+    """Open a replica in a folder, created if needed, and link it to a hub; close it on exit.
 
-    See `antiphon.aio.open`, of which this is the blocking form.
+    This is the blocking form of `antiphon.aio.open`.
 
     >>> with antiphon.open("~/agent", hub="127.0.0.1:7411", label="agent") as me:
     ...     trip = me.conversation("trip")
@@ -174,9 +175,9 @@ def open_replica(
 def join(
     code: str, folder: str | Path, *, timeout_s: float | None = None
 ) -> AbstractContextManager[Conversation]:
-    """Join with a code as the replica in a folder, created if needed; closes it at the end.
+    """Join with a code as the replica in a folder, created if needed; close it on exit.
 
-    See `antiphon.aio.join`, of which this is the blocking form.
+    This is the blocking form of `antiphon.aio.join`.
 
     >>> code = trip.invite("bob")
     >>> with antiphon.join(code, "~/bob") as shared:
@@ -193,9 +194,9 @@ def local_replica(
     model: str | None = None,
     host_module: str = "model_host",
 ) -> AbstractContextManager[Replica]:
-    """Start a hub and a model host as children, and open a replica on them; stops all at the end.
+    """Start a hub and a model host, and open a replica linked to them; stop all on exit.
 
-    See `antiphon.aio.local`, of which this is the blocking form.
+    This is the blocking form of `antiphon.aio.local`.
 
     >>> with antiphon.local() as me:
     ...     me.sync()

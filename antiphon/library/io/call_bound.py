@@ -1,4 +1,4 @@
-"""The bound of the calls that a run makes: a model may call tools without an end."""
+"""The limit of the calls that a run makes: a model may keep calling tools forever."""
 
 from antiphon.library.errors import RunTooLong
 from antiphon.library.io.handle import Handle, append

@@ -40,8 +40,8 @@ from replica.refusals import ArgumentInvalid
 class Conversation(Members):
     """One conversation: ask, say, run tools, read, branch.
 
-    What is written through it follows the branch of its last turn; at first, the branch
-    with the latest activity.
+    Entries written through it continue the branch of its last turn or, before its first turn,
+    the branch with the latest activity.
 
     >>> answer = await trip.ask("Capital of France?")
     >>> answer.text
@@ -51,7 +51,7 @@ class Conversation(Members):
     # --- asking -------------------------------------------------------------------------
 
     async def ask(self, content: str | Sequence[Part], /, **options: Any) -> e.Answer:
-        """Say something and return the answer; it goes after whatever is being answered.
+        """Ask and return the answer; the question is queued after any that is being answered.
 
         The options are those of `run`. Raises the refusal of the host or the hub, NoHost,
         HostMissing, AnswerOverdue, KeyReused, RunTooLong, ClockInvalid, PeerIdentityChanged.
@@ -76,20 +76,20 @@ class Conversation(Members):
         calls_max: int = CALLS_MAX,
         **sampling: Any,
     ) -> Run:
-        """Return a turn whose events can be iterated over; it begins with the iteration.
+        """Return a turn; iterate over it to start it and to receive its events.
 
-        `key` names the call: under the same key it goes on after any crash, and a finished
-        one is answered from the log. Without a key nothing finds an unfinished run again:
-        `finish` or `abandon` its open calls, or the branch waits for them. `retries` are
-        further requests after a refusal or an interruption, until a tool with an effect was
-        started. `policy(answer)` returns the program's own next call, or None. `timeout_s`
-        bounds the time without a step of this turn or of one ahead of it, in seconds; a process
-        that holds the folder and is stopped meanwhile is waited for 30 s.
-        `calls_max` bounds the calls of tools under the key, those of earlier runs included:
-        further ones are not made but answered as errors, and the run ends with RunTooLong. The
-        branch is free then; the same key goes on with a greater bound.
-        `max_tokens` is the conversation's limit, else 512, unless it is given.
-        Other names are fields of Sampling, such as `temperature` and `seed`.
+        `key` identifies the call: a run under the same key resumes after any crash, and a finished
+        one is answered from the log. Without a key, an unfinished run cannot be found again:
+        `finish` or `abandon` its open calls, or the branch waits for them. `retries` is the number
+        of further requests after a refusal or an interruption, until a tool with an effect has
+        started. `policy(answer)` returns the program's own next call, or None. `timeout_s` limits
+        the time, in seconds, without a step of this turn or of one ahead of it; a process that
+        holds the folder and is suspended meanwhile is waited for 30 s.
+        `calls_max` limits the tool calls under the key, including those of earlier runs. Further
+        calls are not made but answered as errors, and the run ends with RunTooLong. The branch is
+        then free; to continue, run it again under the same key with a larger `calls_max`.
+        `max_tokens` defaults to the conversation's limit, else 512.
+        Other keyword arguments are fields of Sampling, such as `temperature` and `seed`.
 
         >>> run = trip.run("Book in Rome.", tools=[book], key="job-17", retries=1)
         >>> (await run.result()).text
@@ -102,11 +102,11 @@ class Conversation(Members):
         return Run(self, given)
 
     async def say(self, content: str | Sequence[Part]) -> EntryId:
-        """Say something without asking for an answer; return its entry. Works offline.
+        """Write a message without asking for an answer; return its entry. Works offline.
 
-        Raises KeyRemoved and ConversationDeleted where the hub has said so, BranchUnbegun on a
-        branch that has no turn of its own, and ClockInvalid where the clock is set before 1970.
-        A part that names a blob is written as it is, whether anybody holds the blob or not.
+        Raises KeyRemoved and ConversationDeleted if the hub has reported this, BranchUnbegun on a
+        branch that has no turn of its own, and ClockInvalid if the clock is set before 1970.
+        A part that names a blob is written as given, whether or not anybody holds the blob.
 
         >>> entry = await trip.say("To be asked about later.")
         >>> [event.entry == entry for event in await trip.history()]
@@ -119,11 +119,11 @@ class Conversation(Members):
         return (await turns.say(self.replica, self.id, parts_of(content), place)).id
 
     async def cancel(self, entry: EntryId | None = None) -> None:
-        """End the answer of a request, by default of the last turn here, or withdraw a message.
+        """End the answer to a request, by default of the last turn here, or withdraw a message.
 
-        A message is withdrawn with one's open requests about it, and no later answer reads it.
-        Raises ArgumentInvalid for one that an answer has read, or is to read with the request of
-        another, and NotAllowed for one of another member, unless one owns the conversation.
+        Withdrawing a message also cancels your open requests about it; no later answer reads it.
+        Raises ArgumentInvalid for a message that an answer has read, or that another member's open
+        request will read, and NotAllowed for another member's message, unless you are an owner.
 
         >>> answer = await trip.ask("Capital of France?")
         >>> await trip.cancel(answer.request)  # too late: nothing changes
@@ -146,9 +146,10 @@ class Conversation(Members):
     # --- branches -----------------------------------------------------------------------
 
     def at(self, entry: EntryId) -> "Branch":
-        """Return a new branch right behind an entry, such as an answer's; it begins with `ask`.
+        """Return a new branch that starts at an entry, such as an answer's; begin it with `ask`.
 
-        Raises ArgumentInvalid for what is no id; what uses it does if no such entry is here.
+        Raises ArgumentInvalid if `entry` is not an id. If no such entry is here, the methods of
+        the branch raise it.
 
         >>> first = await trip.ask("Capital of France?")
         >>> answer = await trip.at(first.entry).ask("And of Italy?")
@@ -159,7 +160,7 @@ class Conversation(Members):
         return Branch(opened(self._replica), self.id, self._shared, Cursor(at=entry))
 
     async def branches(self) -> "tuple[Branch, ...]":
-        """Return the branches, the one with the latest activity last.
+        """Return the branches; the one with the latest activity is last.
 
         >>> first = await trip.ask("Capital of France?")
         >>> answers = [await trip.at(first.entry).ask(text) for text in ("Italy?", "Spain?")]
@@ -170,7 +171,7 @@ class Conversation(Members):
         return tuple(self._branch(node.seal.request) for node in branch_ends(held.order))
 
     async def switch(self, branch: "Branch | EntryId") -> None:
-        """Go on with a branch from now on: a Branch, or any entry of one.
+        """Continue on a branch from now on, given as a Branch or as any entry of one.
 
         Raises ArgumentInvalid for a branch or an entry of another conversation.
 
@@ -198,11 +199,11 @@ class Conversation(Members):
     # --- reading ------------------------------------------------------------------------
 
     async def history(self) -> tuple[e.Event, ...]:
-        """Return the branch from its beginning, as the model sees it, and what is not sealed yet.
+        """Return the branch from its start, as the model sees it, and what is not sealed yet.
 
-        Said, ToolCalled, ToolDone and Answered, in order. A system text is a Said that is_system.
-        Words of a key that was removed stay where the model has read them. A call in the words of
-        a key that executes none is no ToolCalled.
+        The events are Said, ToolCalled, ToolDone and Answered, in order. A system text is a Said
+        with `is_system`. Messages of a removed key stay if the model has read them. A call in a
+        message of a key that executes no calls is not a ToolCalled.
 
         >>> answer = await trip.ask("Capital of France?")
         >>> [type(event).__name__ for event in await trip.history()]
@@ -214,9 +215,9 @@ class Conversation(Members):
     def events(self) -> AsyncGenerator[e.Event, None]:
         """Return an iterator over what happens in the conversation from now on.
 
-        It has no end but that of the replica: then it raises ReplicaClosed. Raises EventsMissed
-        where it is read so slowly that 10,000 events wait; drafts of one answer count as one.
-        Raises ConversationUnknown, as `history` does, once the conversation was deleted here.
+        It ends only with the replica; it then raises ReplicaClosed. Raises EventsMissed if you
+        read it so slowly that 10,000 events are waiting; drafts of one answer count as one.
+        Raises ConversationUnknown, like `history`, once the conversation is deleted here.
 
         >>> events = trip.events()
         >>> entry = await trip.say("Good morning.")
@@ -247,11 +248,12 @@ class Conversation(Members):
         await documents.set_title(self.replica, self.id, check_text(title, "the title"))
 
     async def sync(self, timeout_s: float = 20.0) -> bool:
-        """Wait until hub and replica hold the same; False after the timeout.
+        """Wait until hub and replica hold the same; return False after the timeout.
 
-        What the hub held when `sync` was called is here then, whoever wrote it. False at once where
-        the hub takes nothing of this conversation ever again. Raises ReplicaClosed, also where the
-        replica is closed meanwhile, and ConversationUnknown as soon as it was deleted here.
+        Afterwards, everything that the hub held when you called `sync` is here, including what
+        others wrote. Returns False immediately if the hub will never accept entries of this
+        conversation again. Raises ReplicaClosed, also if the replica is closed during the call,
+        and ConversationUnknown as soon as the conversation is deleted here.
 
         >>> await trip.sync(timeout_s=5.0)
         True
@@ -266,9 +268,9 @@ class Conversation(Members):
     # --- tools --------------------------------------------------------------------------
 
     async def open_calls(self, *, all_members: bool = False) -> tuple[e.Call, ...]:
-        """Return the calls without a result, of which this replica's key is executor.
+        """Return the calls without a result that this replica's key executes.
 
-        With `all_members` the calls of others are among them, which an owner may abandon.
+        With `all_members`, the calls of other members are included; an owner may abandon them.
 
         >>> await trip.open_calls()
         ()
@@ -283,8 +285,8 @@ class Conversation(Members):
     async def finish(self, call_id: str, result: str, *, is_error: bool = False) -> None:
         """Append the result of an open call that this replica's key executes.
 
-        Of several calls of that id the one on the branch of this handle is meant. Raises
-        ArgumentInvalid where none is open or it is not clear which is meant, and NotAllowed.
+        If several calls have that id, the one on the branch of this handle is closed. Raises
+        ArgumentInvalid if none is open or the id is ambiguous, and NotAllowed.
 
         >>> run = trip.run("Book in Rome.", tools=[book])
         >>> async for event in run:
@@ -298,7 +300,7 @@ class Conversation(Members):
         await self._close(call_id, result, is_error)
 
     async def abandon(self, call_id: str) -> None:
-        """Close an open call as its requester, executor or an owner; its branch goes on without it.
+        """Close an open call as its requester, executor or an owner; the branch continues.
 
         Raises what `finish` raises.
 
@@ -322,9 +324,10 @@ class Conversation(Members):
 
 
 class Branch(Conversation):
-    """One branch of a conversation; what is written through it stays on it.
+    """One branch of a conversation; everything written through it stays on the branch.
 
-    One of `at` begins with `ask` or `run`; before that `say` raises BranchUnbegun.
+    On a branch that `at` returns, call `ask` or `run` first; until then `say` raises
+    BranchUnbegun.
 
     >>> first = await trip.ask("Capital of France?")
     >>> other = trip.at(first.entry)

@@ -61,7 +61,7 @@ class Handle:
 
     @property
     def replica(self) -> Replica:
-        """The replica of the handle. Raises ReplicaClosed behind its end, LoopUnsuitable."""
+        """The replica of the handle. Raises ReplicaClosed once it is closed, LoopUnsuitable."""
         return usable(self._replica)
 
     async def check_taken(self) -> None:

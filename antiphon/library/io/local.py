@@ -20,11 +20,11 @@ FOLDER = "~/.local/share/antiphon"
 async def local_replica(
     folder: str | Path = FOLDER, *, model: str | None = None, host_module: str = "model_host"
 ) -> AsyncIterator[Replica]:
-    """Start a hub and a model host as children, and open a replica on them; stops all at the end.
+    """Start a hub and a model host, and open a replica linked to them; stop all on exit.
 
-    `model` is a name or a path, as in `antiphon up --model`. A daemon that ends is started
-    again, and the logger "antiphon" is told. Raises ArgumentInvalid, and DaemonFailed, which
-    names the log of the one that did not start.
+    The hub and the host are child processes; one that ends is restarted, and the logger
+    "antiphon" reports it. `model` is a name or a path, as in `antiphon up --model`. Raises
+    ArgumentInvalid, and DaemonFailed, which names the log of the process that did not start.
 
     >>> async with aio.local() as me:
     ...     await me.sync()
@@ -42,7 +42,7 @@ async def local_replica(
 
 
 def _log_end(detail: str) -> None:
-    _log.warning("a daemon of this program", detail=detail)
+    _log.warning("a daemon of antiphon.local", detail=detail)
 
 
 def _word(text: str, name: str) -> str:

@@ -15,7 +15,7 @@ class Members(Handle):
     async def grant(self, key: PublicKey, role: str = "writer") -> None:
         """Give a key a role: reader, writer, owner or host.
 
-        Raises NotAllowed, and KeyRemoved for a key that was removed, which is for good.
+        Raises NotAllowed, and KeyRemoved for a key that was removed: removal is permanent.
 
         >>> async with aio.open("~/bob", hub="127.0.0.1:7411") as bob:
         ...     await trip.grant(bob.key, "reader")
@@ -28,11 +28,11 @@ class Members(Handle):
         await begin.grant(self.replica, self.id, Grant(key, _role(role)))
 
     async def remove(self, key: PublicKey, *, leave_ownerless: bool = False) -> None:
-        """Remove a member for good; what it wrote until now stays. Raises NotAllowed.
+        """Remove a member permanently; what it has written stays. Raises NotAllowed.
 
-        Only an owner can, and only keys granted after its own; any key may remove itself, that
-        is leave. The last owner leaves only with `leave_ownerless`, since nobody could invite
-        or remove anybody behind it; else it raises LastOwner.
+        Only an owner can remove others, and only keys granted after its own. Any key may remove
+        itself, which means to leave. The last owner can leave only with `leave_ownerless`, because
+        nobody could invite or remove members afterwards; otherwise this raises LastOwner.
 
         >>> async with aio.open("~/bob") as bob:
         ...     await trip.grant(bob.key)
@@ -43,13 +43,14 @@ class Members(Handle):
         await begin.remove(self.replica, self.id, key, leave_ownerless=leave_ownerless)
 
     async def invite(self, name: str, *, role: str = "writer", address: str | None = None) -> str:
-        """Return a code with which one person can join, within 24 hours: `antiphon.join(code)`.
+        """Return a code that lets one person join within 24 hours, with `antiphon.join(code)`.
 
-        `role` is writer, reader or host, `name` this replica's own name for the newcomer.
-        Give the code to them in private: whoever has it first can join. `address` is the hub's for
-        them (host:port), where it is not the one used here, such as that of `antiphon up
-        --listen`. This replica grants the role by itself while it is open here or in a command.
-        Raises ArgumentInvalid, HubUnreachable, NotAllowed for anyone but an owner.
+        `role` is writer, reader or host; `name` is this replica's own name for the newcomer.
+        Give them the code in private: the first person to use it can join. `address` is the
+        address (host:port) at which they reach the hub, if it differs from the one used here, for
+        example that of `antiphon up --listen`. This replica grants the role automatically while it
+        is open here or in a command. Raises ArgumentInvalid, HubUnreachable, and NotAllowed unless
+        this key is an owner.
 
         >>> code = await trip.invite("bob", role="reader")
         >>> async with aio.join(code, "~/bob") as shared:

@@ -94,18 +94,18 @@ class Replica:
 
     @property
     def _core(self) -> Core:
-        """The replica of all calls. Raises ReplicaClosed behind its end, LoopUnsuitable."""
+        """The replica of all calls. Raises ReplicaClosed once it is closed, LoopUnsuitable."""
         return usable(self._replica)
 
     async def conversation(
         self, name: str, *, system: str | None = None, sampling: Sampling | None = None
     ) -> Conversation:
-        """Return the conversation of this name that this key began; begin it if there is none.
+        """Return the conversation with this name that this key created; create it if needed.
 
-        The name is the title that this key gave it, 1 to 64 characters in one line; a title set
-        by another member changes nothing. `system` and `sampling` count for a new one. A linked
-        hub is asked first, so that another device of this key finds it too; of two begun apart
-        the older one is returned.
+        The name is the title that this key gave it, 1 to 64 characters in one line; a title that
+        another member sets changes nothing. `system` and `sampling` apply only to a new one. A
+        linked hub is asked first, so that another device with this key finds it too; if two
+        devices created one independently, the older is returned.
 
         >>> found = await me.conversation("Lisbon", system="Be brief.")
         >>> await found.title()
@@ -133,10 +133,10 @@ class Replica:
         return handle
 
     async def get(self, conversation: ConversationId) -> Conversation:
-        """Return a conversation by its id; one that a hub lists comes first from there.
+        """Return a conversation by its id; one that a hub lists is fetched from there first.
 
-        Raises ConversationUnknown, ArgumentInvalid, and the error of the link where the hub is to
-        be asked and is away.
+        Raises ConversationUnknown, ArgumentInvalid, and the error of the link if the hub has to be
+        asked and is unreachable.
 
         >>> found = await me.get(trip.id)
         >>> found.id == trip.id
@@ -154,7 +154,7 @@ class Replica:
         return self._handle(conversation)
 
     async def conversations(self) -> tuple[Conversation, ...]:
-        """Return all conversations held here, in the order of their ids.
+        """Return all conversations held here, ordered by id.
 
         >>> trip.id in [one.id for one in await me.conversations()]
         True
@@ -164,11 +164,11 @@ class Replica:
     async def join(self, code: str, *, timeout_s: float | None = None) -> Conversation:
         """Join a conversation at this replica's hub with a code of `Conversation.invite`.
 
-        Waits until the inviter's replica has answered, at most `timeout_s` seconds, else until
-        the code expires. Calling it again with the same code goes on. `antiphon.join` opens a
-        replica for a code. Raises JoinPending after the timeout, InviteInvalid, InviteExpired,
-        HubUnreachable, the inviter's refusal, and PeerIdentityChanged where the code is for
-        another hub.
+        Waits until the inviter's replica has answered, for at most `timeout_s` seconds or, by
+        default, until the code expires. To wait again, call it with the same code. `antiphon.join`
+        opens a replica for a code. Raises JoinPending after the timeout, InviteInvalid,
+        InviteExpired, HubUnreachable, the inviter's refusal, and PeerIdentityChanged if the code
+        is for another hub.
 
         >>> code = await trip.invite("bob")
         >>> async with aio.open("~/bob", hub="127.0.0.1:7411") as bob:
@@ -197,7 +197,7 @@ class Replica:
         return await self.get(invitation.conversation)
 
     def events(self) -> AsyncGenerator[e.Event, None]:
-        """Return an iterator over what happens in all conversations from now on, for ever.
+        """Return an endless iterator over what happens in all conversations from now on.
 
         Raises what `Conversation.events` raises.
 
@@ -212,11 +212,11 @@ class Replica:
         return Feed(self._core).events()
 
     async def sync(self, timeout_s: float = 20.0) -> bool:
-        """Wait until the hub and this replica hold the same everywhere; False after the timeout.
+        """Wait until hub and replica hold the same everywhere; return False after the timeout.
 
-        Conversations that the hub never takes again are left out: those that were deleted, and
-        those from which this key was removed. So are those that are deleted here meanwhile.
-        Raises ReplicaClosed, also where it is closed meanwhile.
+        Conversations that the hub will never accept again are ignored: those that were deleted,
+        and those from which this key was removed. So are those deleted here during the call.
+        Raises ReplicaClosed, also if the replica is closed during the call.
 
         >>> await me.sync(timeout_s=5.0)
         True
@@ -309,15 +309,15 @@ async def open_replica(
     host: str | PublicKey | None = None,
     label: str | None = None,
 ) -> AsyncIterator[Replica]:
-    """Open a replica in a folder, created if needed, and link it to a hub; closes it at the end.
+    """Open a replica in a folder, created if needed, and link it to a hub; close it on exit.
 
-    The folder holds a key and a store. Several processes may open it, an agent and its
-    person's command for example; one of them writes the store for all. `label` names this one
-    in the messages it writes, at most 64 bytes. Without `hub` the one where this replica joined
-    is used, if any. It follows every conversation of its key, and answers newcomers it has
-    invited. `host` is the key of a model host to grant new conversations to; without it the
-    hub's vouched host is used. Raises ArgumentInvalid, StoreLocked, KeyFileInvalid or another
-    StoreError. An unreachable hub is no error.
+    The folder holds a key and a store. Several processes may open it, for example an agent and
+    its user's command line; one of them writes the store for all. `label` names this process in
+    the messages it writes, in at most 64 bytes. `hub` defaults to the hub where this replica
+    joined, if any. The replica follows every conversation of its key, and answers newcomers that
+    it has invited. `host` is the key of the model host to grant new conversations to; the default
+    is a host that the hub vouches for. Raises ArgumentInvalid, StoreLocked, KeyFileInvalid or
+    another StoreError. An unreachable hub is not an error.
 
     >>> async with aio.open("~/agent", hub="127.0.0.1:7411", label="agent") as me:
     ...     trip = await me.conversation("trip")
@@ -351,10 +351,11 @@ def opening(
 async def join(
     code: str, folder: str | Path, *, timeout_s: float | None = None
 ) -> AsyncIterator[Conversation]:
-    """Join with a code as the replica in a folder, created if needed; closes it at the end.
+    """Join with a code as the replica in a folder, created if needed; close it on exit.
 
-    The code names the hub and its key; the folder keeps both, so that `antiphon.open(folder)`
-    links there from then on. Waits as `Replica.join` does, and raises the same.
+    The code contains the hub's address and key. The folder keeps both, so that
+    `antiphon.open(folder)` links there from then on. Waits like `Replica.join`, and raises the
+    same errors.
 
     >>> code = await trip.invite("bob")
     >>> async with aio.join(code, "~/bob") as shared:

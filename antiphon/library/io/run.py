@@ -69,10 +69,10 @@ _AGAIN = frozenset({FinishReason.REFUSED, FinishReason.INTERRUPTED})
 class Run:
     """One turn in progress: iterate over its events, then read its `answer`.
 
-    Nothing happens before the first step of the iteration. A run under a `key` goes on
-    where an earlier one ended, whatever ended it. One that is not read on keeps its key for
-    half a minute, and from a ToolStarted to its result; then another may go on under the key,
-    and is followed from the next read on.
+    Nothing happens until you start to iterate. A run under a `key` resumes where an earlier one
+    ended, whatever ended it. If you stop reading, the run keeps its key for 30 seconds, or until
+    the result of a tool that has started. After that another run may take over the key; the next
+    read follows that one.
 
     >>> run = trip.run("Capital of France?", key="job-17")
     >>> async for event in run:
@@ -99,7 +99,7 @@ class Run:
 
     @property
     def answer(self) -> e.Answer:
-        """The last answer. Raises RunUnfinished before the run has ended, or where it was left.
+        """The last answer. Raises RunUnfinished if the run has not ended, or was left early.
 
         >>> run = trip.run("Capital of France?")
         >>> answer = await run.result()
@@ -113,7 +113,7 @@ class Run:
         return self._answer
 
     async def __aiter__(self) -> AsyncGenerator[e.Event, None]:
-        """Iterate over the rest of the events; leaving the loop stops following."""
+        """Iterate over the remaining events; leaving the loop closes the run."""
         try:
             async for event in self._steps:
                 yield event
@@ -121,7 +121,7 @@ class Run:
             await self.close()
 
     async def result(self) -> e.Answer:
-        """Go on to the end and return the last answer.
+        """Continue to the end and return the last answer.
 
         Raises the refusal, CallOpen, RunTooLong.
 
@@ -133,7 +133,7 @@ class Run:
         return self.answer
 
     async def close(self) -> None:
-        """Stop following; the turn itself stays in the log. A running tool is finished first.
+        """End the run here; its turn stays in the log. A running tool finishes first.
 
         >>> run = trip.run("Capital of France?", key="job-17")
         >>> await run.close()
