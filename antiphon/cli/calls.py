@@ -12,6 +12,7 @@ from replica.conversation import (
 )
 from replica.ids import short
 from replica.io import Replica
+from replica.log import Conflict
 from replica.refusals import ArgumentInvalid, NotAllowed
 
 
@@ -33,6 +34,17 @@ async def abandon_call(replica: Replica, held: Conversation, place: Place, call_
     """Close an open call with the error "abandoned". Raises ArgumentInvalid, NotAllowed."""
     body, there = closing_result(held, place, call_id, replica.public, ABANDONED, is_error=True)
     await replica.append(held.id, body, parents=there.parents, basis=there.basis)
+
+
+def check_results(held: Conversation, place: Place) -> None:
+    """Refuse a branch that would begin between a call and its result. Raises ArgumentInvalid."""
+    if place.conflict is not Conflict.FORK:
+        return
+    for one in calls_ahead(held, place):
+        raise ArgumentInvalid(
+            f"a branch that begins there has no result of the tool call {one.call.call_id}"
+            f" ({one.call.name}): begin it behind that result"
+        )
 
 
 def abandon_step(call_id: str) -> str:

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from dataclasses import replace
 from typing import Any
 
+from antiphon.cli.calls import check_results
 from antiphon.cli.errors import MessageTooLong, NothingToContinue, ReadOnlyHere
 from antiphon.cli.rows import entries_at, generation_record, words_of
 from antiphon.cli.session import Session
@@ -107,6 +108,7 @@ async def write_turn(
     Raises ReadOnlyHere, and the errors of `Replica.append_chain`.
     """
     check_role(replica, held)
+    check_results(held, place)
     parts: tuple[Part, ...] = (TextPart(text),) if text is not None else ()
     asked = await turns.say_and_request(replica, held.id, parts, place, options)
     await _follow_branch(session, replica, held, asked)
@@ -203,6 +205,7 @@ async def run_turn(
     Raises ReadOnlyHere, and the errors of `turns.ask`.
     """
     check_role(replica, held)
+    check_results(held, place)
     events = turns.ask(
         replica,
         held.id,

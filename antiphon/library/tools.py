@@ -112,11 +112,11 @@ def tool(
 ) -> FunctionTool[Any, Any] | Decorator:
     """Make a function a tool; its annotations and docstring describe it to the model.
 
-    With `effect`, the start of a call is durable in the log before the function runs, and after
-    a crash it is not run again: `resolve(effect_key)` returns the result if the effect happened,
-    and None if it did not. Without `resolve`, the call stays open (CALL_OPEN). If the function
-    has a parameter `effect_key`, it receives that key. The function may be async. Raises
-    ToolUnsuitable, ArgumentInvalid.
+    With `effect`, the start of a call is durable in the log before the function runs. After a
+    crash `resolve(effect_key)` returns the result if the effect happened; if it returns None, the
+    function runs. Without `resolve`, it is not run again and the call stays open (CALL_OPEN). If
+    the function has a parameter `effect_key`, it receives that key. The function may be async.
+    Raises ToolUnsuitable, ArgumentInvalid.
 
     >>> @tool
     ... def add(a: int, b: int = 1) -> int:

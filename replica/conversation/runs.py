@@ -5,7 +5,7 @@ Pure. A run has no state but the log, so that it goes on after a crash where it 
     Say ─► Ask ─► Await ─► Perform ─► Ask ─► Await … ─► Done
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from replica.conversation.conversation import Conversation
@@ -122,15 +122,17 @@ def next_step(held: Conversation, run: KeyedRun) -> Step:
     return Done(request, generation_id, generation)
 
 
-def calls_behind(held: Conversation, request: EntryId) -> tuple[tuple[OpenCall, ...], bool]:
+def calls_behind(
+    held: Conversation, request: EntryId, is_read: Callable[[EntryId], bool] | None = None
+) -> tuple[tuple[OpenCall, ...], bool]:
     """Return the open calls of a request's answer, and whether there are calls at all.
 
-    The calls of the answer count, and those that its executor wrote behind it. For
-    "was it started?" void entries count too.
+    The calls of the answer count, and those that its executor wrote behind it; with `is_read`
+    only the messages for which it is true. For "was it started?" void entries count too.
     """
     asked, started = _asked(held, request), _starts(held, request)
     ledger, opened = Ledger(), dict[str, tuple[EntryId, ToolCall]]()
-    for entry, ledger, _ in _ledgers(held, request):
+    for entry, ledger, _ in _ledgers(held, request, is_read):
         body = held.log.body(entry.id)
         assert isinstance(body, (Generation, Message, type(None))), "of these two kinds"
         for call in _calls_of(body):
@@ -164,13 +166,25 @@ def is_last_open(held: Conversation, call: OpenCall) -> bool:
 
 
 def calls_ahead(held: Conversation, place: Place) -> tuple[OpenCall, ...]:
-    """Return the open calls of the last answer on a branch, which a QUEUE request waits behind."""
-    if place.conflict is not Conflict.QUEUE:
-        return ()
+    """Return the open calls in the context of a request at a place, those of the last answer.
+
+    A QUEUE request waits for their results; one that forks never gets them.
+    """
     end = goes_behind(held, place)
-    if end is None or end.generation is None:
+    if end is None or end.generation is None or not calls_behind(held, end.seal.request)[1]:
         return ()
-    return calls_behind(held, end.seal.request)[0]
+    entries, listed_by = held.log.entries, held.order.listed_by
+    reached = reach(place.parents, lambda i: entries[i].header.parents, end.covers)
+    if place.conflict is Conflict.FORK and end.generation not in reached:
+        return ()
+
+    def is_read(entry_id: EntryId) -> bool:
+        if place.conflict is Conflict.FORK or entry_id in reached:
+            return entry_id in reached
+        node = listed_by.get(entry_id)
+        return node is None or end.extends(node)  # another branch keeps what its seals list
+
+    return calls_behind(held, end.seal.request, is_read)[0]
 
 
 def queued_place(held: Conversation, request: EntryId) -> Place | None:
@@ -281,16 +295,18 @@ def _asked(held: Conversation, request: EntryId) -> Asked:
 
 
 def _ledgers(
-    held: Conversation, request: EntryId
+    held: Conversation, request: EntryId, is_read: Callable[[EntryId], bool] | None = None
 ) -> Iterator[tuple[Entry, Ledger, frozenset[int]]]:
-    """Yield a request's answer and each message behind it, unless they are void.
+    """Yield a request's answer and each message behind it, unless they are void or not read.
 
     With each come the ledger behind it, and the indices of its results that don't count.
     """
     asked, owners = _asked(held, request), held.log.membership.owner_keys()
     answer = held.log.entries[_answer_of(held, request)]
     ledger = Ledger(asked=asked)
-    for entry in (answer, *_messages_behind(held, answer.id)):
+    behind = _messages_behind(held, answer.id)
+    read = behind if is_read is None else [entry for entry in behind if is_read(entry.id)]
+    for entry in (answer, *read):
         if held.log.membership.is_visible(entry):
             author, body = entry.header.author, held.log.body(entry.id)
             ledger, foreign = ledger.after(author, body, answered=asked, owners=owners)

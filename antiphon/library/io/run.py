@@ -133,7 +133,7 @@ class Run:
         return self.answer
 
     async def close(self) -> None:
-        """End the run here; its turn stays in the log. A running tool finishes first.
+        """End the run here; its turn stays in the log. A running plain function finishes first.
 
         >>> run = trip.run("Capital of France?", key="job-17")
         >>> await run.close()

@@ -21,6 +21,7 @@ from replica.conversation import OpenCall, Place, calls_ahead, key_digest, queue
 from replica.ids import ConversationId, EntryId, short
 from replica.io import LOOK_AGAIN_S, AnswerOverdue, Replica
 from replica.io.turns import AnswerWatch
+from replica.log import Conflict
 
 CLAIM_S = 0.5
 """Seconds within which a run claims a request that it has written."""
@@ -156,6 +157,8 @@ async def check_calls_ahead(replica: Replica, conversation: ConversationId, plac
     held = await replica.load(conversation)
     ahead = calls_ahead(held, place)
     _check_own(ahead)
+    if ahead and place.conflict is Conflict.FORK:
+        raise _never_answered(ahead[0])
     for _ in range(LEFT_TURNS if ahead else 0):
         await anyio.lowlevel.checkpoint()
     if not any(_without_run(replica, held, ahead)):
@@ -250,6 +253,16 @@ def _whose(replica: Replica, held: Held, one: OpenCall) -> str:
     if not held.log.membership.is_member(executor):
         return f"{whose}, who is no member any more: an owner may abandon it"
     return f"{whose}, who finishes it; an owner may abandon it"
+
+
+def _never_answered(one: OpenCall) -> CallOpen:
+    """Return the error of a branch that would begin between a call and its result."""
+    return CallOpen(
+        f"a branch that begins here has no result of '{one.call.name}': begin it behind the result",
+        call_id=one.call.call_id,
+        effect_key=one.started or one.effect_key,
+        executor=one.asked.executor,
+    )
 
 
 def call_open(one: OpenCall, *more: str) -> CallOpen:

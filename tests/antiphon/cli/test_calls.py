@@ -61,3 +61,16 @@ def test_a_writer_abandons_no_call_of_another_member(
         assert "ROLE_FORBIDS" in refused.stderr
         assert "cancel --call" not in refused.stderr
     assert ada.records("cancel", "--call", "a")[-1]["abandoned"] == "a"
+
+
+def test_a_branch_between_a_call_and_its_result_is_refused(
+    world: World, me: Terminal, tmp_path: Path
+) -> None:
+    me.ok("new")
+    book(world, me, tmp_path)
+    answer = next(e["id"] for e in me.records("log", "--all") if e["kind"] == "generation")
+    me.ok("send", "booked", "--result", "a")
+    shown = me.run("send", "--at", answer, "again")
+    assert shown.exit_code == 1
+    assert "has no result of the tool call a (book)" in shown.stderr
+    assert "again" not in me.ok("log", "--all")

@@ -95,3 +95,32 @@ async def test_a_wait_while_the_hub_is_away_blames_no_member(lab: Lab):
         await lab.hub.stop()
         with pytest.raises(AnswerOverdue):
             await mine.ask("Hello.", timeout_s=0.3)
+
+
+@antiphon.tool
+def act_at_once() -> str:
+    """Act."""
+    return "done"
+
+
+async def test_a_branch_that_would_lack_the_result_of_a_call_is_not_begun(lab: Lab):
+    """The host refused it, and what was asked there next waited for ever."""
+    await lab.start_host(
+        lambda asked: (
+            [ToolCall(asked.request_id.hex()[:8], "act_at_once", "{}")]
+            if asked.said == "Act."
+            else list(words("Done."))
+        )
+    )
+    async with lab.open() as me:
+        trip = await me.conversation("trip")
+        found: dict[type[Any], Any] = {}
+        async for event in trip.run("Act.", tools=[act_at_once]):
+            found[type(event)] = event
+        before = await trip.history()
+        with pytest.raises(antiphon.CallOpen, match="begin it behind the result") as raised:
+            await trip.at(found[antiphon.ToolCalled].entry).ask("Again?")
+        assert raised.value.call_id == found[antiphon.ToolCalled].call.id
+        assert await trip.history() == before
+        behind = await trip.at(found[antiphon.ToolDone].entry).ask("Again?")
+        assert behind.text == "Done."

@@ -11,6 +11,7 @@ from replica.conversation.runs import (
     Done,
     Perform,
     Say,
+    calls_ahead,
     calls_behind,
     calls_made,
     has_not_called,
@@ -242,3 +243,32 @@ def test_a_request_asked_anew_follows_the_abandoning_result(turns: Turns):
     again = turns.ask(turns.owner, mine, closing)
     assert next_step(turns.held, run.asked(again.id, 0)) == Await(again.id)
     assert turns.answer(again, Text("Yes."))
+
+
+def test_a_branch_that_begins_between_a_call_and_its_result_lacks_the_result(turns: Turns):
+    run, answer = called(turns, CALL)
+    basis = turns.held.order.seal_of[run.requests[0]]
+    done = result(turns, turns.owner, answer)
+
+    def ahead(*parents: Entry, conflict: Conflict) -> list[str]:
+        place = Place(tuple(sorted(e.id for e in parents)), basis, conflict)
+        return [one.call.call_id for one in calls_ahead(turns.held, place)]
+
+    assert ahead(answer, conflict=Conflict.FORK) == ["a"]
+    assert ahead(done, conflict=Conflict.FORK) == []
+    assert ahead(turns.entry(run.requests[0]), conflict=Conflict.FORK) == []  # beside the answer
+    # What waits gets a result that it does not follow, until another branch has that.
+    assert ahead(answer, conflict=Conflict.QUEUE) == []
+    fork = turns.ask(turns.owner, answer, basis=turns.entry(basis), conflict=Conflict.FORK)
+    ahead_of_fork = turns.say(turns.owner, "Again.", fork)
+    assert ahead(ahead_of_fork, conflict=Conflict.QUEUE) == []
+    request = turns.ask(turns.owner, done, basis=turns.entry(basis))
+    turns.answer(request, Text("Booked."))
+    refuse(turns, fork)
+    assert ahead(ahead_of_fork, conflict=Conflict.QUEUE) == ["a"]
+
+
+def refuse(turns: Turns, request: Entry) -> None:
+    """Let the host refuse a request."""
+    refusal = Generation((), (), 0, FinishReason.REFUSED)
+    turns.add(turns.host, refusal, request, basis=turns.entry(request.header.basis or b""))
