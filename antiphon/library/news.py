@@ -32,7 +32,6 @@ from replica.log import (
     ToolResult,
     ToolStarted,
     reach,
-    split_finish_detail,
     text_of,
 )
 from replica.order import first_closing, is_tail_entry, is_withdrawal, is_withdrawn
@@ -165,8 +164,8 @@ def _of_generation(held: Conversation, entry: Entry) -> Iterator[e.Event]:
     answer, generation = answer_of(held, request), held.order.answer(request)
     assert answer is not None and generation is not None, "it answers the request"
     if answer.finish == FinishReason.REFUSED:
-        reason, detail = split_finish_detail(generation.finish_detail)
-        yield e.Refused(reason or AnswerRefused.reason, detail, request, held.id)
+        refused = AnswerRefused.of(generation.finish_detail)
+        yield e.Refused(refused.reason, refused.detail, request, held.id)
         return
     for call in answer.calls:
         yield e.ToolCalled(call, entry.id, held.id)

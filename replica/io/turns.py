@@ -56,7 +56,6 @@ from replica.log import (
     ToolChoice,
     ToolResult,
     Tools,
-    split_finish_detail,
     text_of,
 )
 
@@ -259,13 +258,9 @@ async def follow_answer(
 
 
 def raise_if_refused(generation: Generation) -> None:
-    """Raise the host's refusal if `generation` is one: its own reason, else AnswerRefused."""
-    if generation.finish_reason != FinishReason.REFUSED:
-        return
-    reason, detail = split_finish_detail(generation.finish_detail)
-    if not reason:
-        raise AnswerRefused(detail)
-    raise error_of(Fault(reason, detail, AnswerRefused.next_step))
+    """Raise AnswerRefused, with the host's reason, if `generation` is a refusal."""
+    if generation.finish_reason == FinishReason.REFUSED:
+        raise AnswerRefused.of(generation.finish_detail)
 
 
 class AnswerWatch:

@@ -48,6 +48,7 @@ from replica.conversation import (
 from replica.ids import EntryId, tagged_sha256
 from replica.io import cancels, turns
 from replica.log import (
+    AnswerRefused,
     Body,
     FinishReason,
     Message,
@@ -285,7 +286,11 @@ class Run:
         if answer.finish in _AGAIN and may_retry:
             await self._ask(held, retry_place(held, request), self._run.attempt + 1)
             return
-        turns.raise_if_refused(generation)
+        try:
+            turns.raise_if_refused(generation)
+        except AnswerRefused as error:
+            error.request, error.message = request, self._run.message
+            raise
         call = await _decided(self._given.policy, answer)
         if call is None:
             await self._replica.flush()  # so that its events were delivered

@@ -166,6 +166,21 @@ async def test_a_refusal_is_tried_again_as_often_as_said(lab: Lab):
         assert (answer.text, booking.asked) == ("Heard: Hello.", 3)
 
 
+async def test_a_refusal_names_its_reason_and_the_message_to_withdraw(lab: Lab):
+    booking = Booking(refusals=1)
+    await lab.start_host(booking.reply)
+    async with lab.open() as me:
+        trip = await me.conversation("trip")
+        with pytest.raises(antiphon.AnswerRefused, match="not now") as refused:
+            await trip.ask("Hello.")
+        assert refused.value.reason == "HOST_FAILED"
+        (said,) = await trip.history()
+        assert refused.value.message == said.entry
+        assert refused.value.request is not None
+        await trip.cancel(refused.value.message)
+        assert (await trip.ask("Again.")).text == "Heard: Again."
+        assert [e.text for e in await trip.history() if isinstance(e, antiphon.Said)] == ["Again."]
+
 @antiphon.tool
 def fails() -> str:
     """Fail."""

@@ -2,7 +2,7 @@
 
 import pytest
 
-from replica.log.finish_detail import split_finish_detail
+from replica.log.finish_detail import AnswerRefused, split_finish_detail
 
 
 @pytest.mark.parametrize(
@@ -20,3 +20,13 @@ from replica.log.finish_detail import split_finish_detail
 )  # fmt: skip
 def test_a_reason_word_comes_before_the_first_colon(text: str, reason: str, detail: str) -> None:
     assert split_finish_detail(text) == (reason, detail)
+
+
+def test_a_refusal_has_the_reason_of_its_host() -> None:
+    refused = AnswerRefused.of("CONTEXT_TOO_LONG: 9,000 tokens do not fit. Branch earlier.")
+    assert refused.reason == "CONTEXT_TOO_LONG"
+    assert refused.detail == "9,000 tokens do not fit. Branch earlier."
+    assert AnswerRefused.reason == "ANSWER_REFUSED"
+    other = AnswerRefused.of("no model here")
+    assert (other.reason, other.detail) == ("ANSWER_REFUSED", "no model here")
+    assert AnswerRefused.of("").detail == "The host refused the request; the refusal is in the log."
