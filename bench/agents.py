@@ -14,9 +14,9 @@ from time import perf_counter
 
 from bench import jobs
 from bench.result import Goal, arguments, report, say
+from model_host.batching import Chosen, Found, Job
 from model_host.engine.torch_engine import TorchEngine
 from model_host.io.fetch import cache_dir, resolve
-from model_host.job import Chosen, Found, Job
 from replica.log import Sampling
 
 AGENTS = 16

@@ -15,9 +15,9 @@ from time import perf_counter
 from bench import jobs
 from bench.agents import words
 from bench.result import Goal, arguments, report, say
+from model_host.batching import Job
 from model_host.engine.torch_engine import TorchEngine
 from model_host.io.fetch import cache_dir, resolve
-from model_host.job import Job
 
 RUNS = 4
 CONTEXT_TOKENS = 128

@@ -6,16 +6,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
 
-from model_host.batcher import Batcher
+from model_host.batching import SEQUENCES_MAX, Batcher, Chosen, Job
 from model_host.engine.torch_engine import TorchEngine
+from model_host.generation import Plan, Run
 from model_host.io.checkpoint_files import Checkpoints
-from model_host.job import Chosen, Job
 from model_host.kv import PagePool
-from model_host.plan import Plan
-from model_host.render import Context
-from model_host.runner import Run
-from model_host.sampler_state import SamplerState
-from model_host.step_plan import SEQUENCES_MAX
+from model_host.rendering import Context
+from model_host.sampling import SamplerState
 from replica.ids import ConversationId, Digest, EntryId, PublicKey
 from replica.log import Request, Sampling, Seal
 

@@ -14,12 +14,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from antiphon.conformance.suites.recording import Json, Recorder
-from model_host.contexts import Contexts
+from model_host.generation import gather, plan
 from model_host.io.config import HostConfig
 from model_host.io.offers import Offer
 from model_host.io.server import HostServer
 from model_host.io.server import start as start_host
-from model_host.plan import gather, plan
+from model_host.rendering import Contexts
 from replica.conversation import extend_digest, sealable, start_digest
 from replica.ids import EntryId
 from replica.io import Replica

@@ -22,5 +22,5 @@ Flags: 🇫🇷🇯🇵🇧🇷 · family: 👨‍👩‍👧‍👦 · maths: �
 def natural_text() -> str:
     """Return the text; the English and the code are this project's own."""
     english = (ROOT / "spec" / "01-model.md").read_text()[:6000]
-    code = (ROOT / "model_host" / "text.py").read_text()[:3000]
+    code = (ROOT / "model_host" / "generation" / "text.py").read_text()[:3000]
     return "\n".join((english, CHINESE, code, EMOJI))

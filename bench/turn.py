@@ -28,12 +28,12 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from bench import jobs
 from bench.hub_process import hub_process
 from bench.result import Goal, arguments, report, say
-from model_host.contexts import Contexts
 from model_host.engine import Tokenizer
 from model_host.engine.torch_engine import TorchEngine
+from model_host.generation import gather_branch, render_branch
 from model_host.io.fetch import cache_dir, resolve
 from model_host.io.offers import Offer, make_offer
-from model_host.plan import gather_branch, render_branch
+from model_host.rendering import Contexts
 from replica.ids import ConversationId, EntryId, PublicKey
 from replica.io.replica import Replica
 from replica.link import DraftReceived, Event

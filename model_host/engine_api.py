@@ -2,7 +2,7 @@
 
 The host's own modules import this, not torch. `step` is the only entry point: prefill,
 decoding and verification differ in the batch alone, so their results can't differ. Loops
-over several steps belong to the caller (model_host/batcher.py). Calls are synchronous and
+over several steps belong to the caller (model_host/batching/batcher.py). Calls are synchronous and
 not thread-safe: one thread owns an engine and its memory.
 """
 

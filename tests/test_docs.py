@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from antiphon.cli.config import Settings
-from model_host import measures as host
+from model_host.batching import counters as host
 from model_host.io.config import HostConfig
 from model_host.kv.page_pool import PoolCounters
 from replica.ids import PublicKey

@@ -11,7 +11,7 @@ import pytest
 
 from antiphon.conformance.answers import answer
 from antiphon.conformance.questions import cases_of, differences
-from model_host.sampler import RECIPE, RECIPE_DIGEST, Sampler
+from model_host.sampling.sampler import RECIPE, RECIPE_DIGEST, Sampler
 from replica.conversation.keys import call_digest, key_digest
 from replica.errors import EntryRefused
 from replica.ids import ENTRY_TAG, PublicKey, pae

@@ -1,6 +1,6 @@
 """The sampling that a model's files recommend, by the names of `Sampling`. Pure.
 
-model_host/recommended.py checks the numbers.
+model_host/sampling/recommendation.py checks the numbers.
 """
 
 from collections.abc import Mapping

@@ -7,20 +7,17 @@ from functools import partial
 
 import structlog
 
-from model_host.grammar_source import GrammarSource, source_for
+from model_host.batching import AnswerCounters
+from model_host.generation import JournalHead, Plan, Run, gather_branch, render_branch
+from model_host.grammar import GrammarSource, source_for
 from model_host.io.journal import Journals
 from model_host.io.offers import Offer, Offers
 from model_host.io.prepared import NoText, new_run_number, text_of
 from model_host.io.rendering import Rendering
-from model_host.journal_records import JournalHead
-from model_host.measures import AnswerCounters
-from model_host.owner import owner_of
-from model_host.plan import Plan, gather_branch, render_branch
 from model_host.refusals import GenerationRefused, StopInvalid, finish_detail
-from model_host.render import Context
-from model_host.runner import Run
-from model_host.sampler_state import Choice, SamplerState
-from model_host.schedule import Refuse
+from model_host.rendering import Context
+from model_host.sampling import Choice, SamplerState
+from model_host.scheduling import Refuse, owner_of
 from replica.conversation import Conversation, extend_digest, start_digest
 from replica.errors import HostError
 from replica.ids import Digest, EntryId, short

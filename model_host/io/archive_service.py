@@ -25,8 +25,8 @@ from model_host.kv import (
     Manifest,
     conversation_of,
     encrypt_archive,
+    last_seal,
 )
-from model_host.page_map import last_seal
 from replica.conversation import Conversation
 from replica.ids import EntryId, PublicKey, short
 from replica.io import rpc, to_the_end

@@ -16,17 +16,26 @@ from typing import TypeVar
 
 import structlog
 
-from model_host.audit import AuditCounters, Auditor, Choose
-from model_host.batcher import Batcher
+from model_host.batching import (
+    AuditCounters,
+    Auditor,
+    BatchCounters,
+    Batcher,
+    Choose,
+    Ended,
+    Event,
+    Events,
+    Job,
+    Warmed,
+    added,
+    warm_chunk,
+)
 from model_host.engine_api import CHUNK_TOKENS, Engine
 from model_host.io.call_queue import CallQueue
 from model_host.io.checkpoint_writer import CheckpointWriter, Saving, WriterCounters
 from model_host.io.event_queue import EventQueue
 from model_host.io.turns import Turns
-from model_host.job import Ended, Event, Events, Job
 from model_host.kv import KVSequence, Manifest, PagePool, PageStore, PoolCounters
-from model_host.measures import BatchCounters, added
-from model_host.warming import Warmed, warm_chunk
 
 log = structlog.get_logger()
 

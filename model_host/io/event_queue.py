@@ -8,7 +8,7 @@ import asyncio
 import threading
 from collections.abc import Callable
 
-from model_host.job import Events, is_urgent
+from model_host.batching import Events, is_urgent
 
 GATHER_S = 0.03
 """Events gather for so long and are delivered with the next one: a reader can't tell, and each

@@ -6,9 +6,9 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
-from model_host.grammar_source import GrammarSource
-from model_host.payer_ring import PayerRing
+from model_host.grammar import GrammarSource
 from model_host.refusals import GrammarInvalid
+from model_host.scheduling import PayerRing
 from replica.errors import HostError
 from replica.ids import Digest
 from replica.io import python

@@ -1,6 +1,6 @@
 """The driver of a host: follows conversations, answers requests (spec/07-host §4).
 
-model_host/schedule.py decides which request is next, and
+model_host/scheduling/schedule.py decides which request is next, and
 model_host/io/request_handler.py answers it. A
 failure closes the request it belongs to (DECISIONS D57).
 """
@@ -13,11 +13,11 @@ from typing import assert_never
 
 import structlog
 
+from model_host.batching import AnswerCounters, RunView
 from model_host.errors import HostKeyShared
 from model_host.io.answer_writer import request_of
 from model_host.io.request_handler import RequestHandler
-from model_host.measures import AnswerCounters, RunView
-from model_host.schedule import (
+from model_host.scheduling import (
     Begin,
     Bounds,
     Decision,

@@ -4,13 +4,12 @@ import asyncio
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 
-from model_host.batcher import Batcher
+from model_host.batching import Batcher, EngineState, Tier, measures
 from model_host.io.config import HostConfig
 from model_host.io.host import Host
 from model_host.io.hub_checkpoints import HubCheckpoints
 from model_host.io.profiles import Loaded, Profiles
 from model_host.kv import PagePool, PageStore
-from model_host.measures import EngineState, Tier, measures
 from model_host.operators import Operators
 from replica.measures import Measure
 

@@ -28,8 +28,7 @@ from model_host.io.checkpoint_files import Checkpoints
 from model_host.io.located import memory_tokens, stored_tokens
 from model_host.io.offers import Offer
 from model_host.io.profiles import Loaded, Profiles
-from model_host.kv import Manifest, RestoreCost
-from model_host.traveling import Offered, offered, surplus, usable
+from model_host.kv import Manifest, Offered, RestoreCost, offered, surplus, usable
 from replica.conversation import Conversation
 from replica.errors import AntiphonError
 from replica.ids import ConversationId, Digest, EntryId, short

@@ -9,15 +9,9 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
+from model_host.generation import HEAD_BYTES, JournalHead, decode_journal, encode_token, token_bytes
 from model_host.io.pack_files import read_whole
-from model_host.journal_records import (
-    HEAD_BYTES,
-    JournalHead,
-    decode_journal,
-    encode_token,
-    token_bytes,
-)
-from model_host.sampler_state import Choice
+from model_host.sampling import Choice
 from replica.conversation import extend_digest
 from replica.ids import Digest, EntryId
 from replica.io import FILE_MODE, make_folder, sync_folder, typed_errors

@@ -4,12 +4,11 @@ import asyncio
 from collections.abc import Sequence
 from functools import partial
 
-from model_host.batcher import Batcher
+from model_host.batching import Batcher
 from model_host.errors import CheckpointError
 from model_host.io.offers import Offer
 from model_host.io.profiles import Profiles
-from model_host.kv import PagePool, PageStore
-from model_host.page_map import Located
+from model_host.kv import Located, PagePool, PageStore
 from replica.conversation import Conversation
 from replica.ids import ConversationId
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from model_host.engine_api import Engine
 from model_host.kv import domain_salt
-from model_host.owner import owner_of, shares_pages
+from model_host.scheduling import owner_of, shares_pages
 from replica.conversation import Conversation
 
 

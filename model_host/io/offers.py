@@ -11,20 +11,24 @@ from pathlib import Path
 
 import structlog
 
-from model_host import sampler
-from model_host.contexts import Contexts
+from model_host import sampling
 from model_host.engine import ModelFile, Tokenizer, naming, open_model
 from model_host.grammar import Grammars
 from model_host.grammar_engine import ENGINE
 from model_host.io.fetch import known_name
 from model_host.io.template_runner import TemplateRunner
-from model_host.memory_need import context_tokens_max, kv_bytes_min, weights_bytes
-from model_host.profile import Profile
-from model_host.recommended import recommended
+from model_host.profiles import Profile, context_tokens_max, kv_bytes_min, weights_bytes
 from model_host.refusals import ProfileUnavailable, ProfileUnknown, SamplingInvalid
-from model_host.render import RECIPE_DIGEST, Renderer
-from model_host.room import Room
-from model_host.template import Template, TemplateReport, check_template
+from model_host.rendering import (
+    RECIPE_DIGEST,
+    Contexts,
+    Renderer,
+    Room,
+    Template,
+    TemplateReport,
+    check_template,
+)
+from model_host.sampling import recommended
 from replica.ids import Digest, short
 from replica.limits import HOST_PROFILES_MAX
 from replica.link import ProfileInfo, listed_profiles, profile_names
@@ -147,7 +151,7 @@ def make_offer(file: ModelFile, *, numerics: str, context_tokens: int, kv_bytes:
         tokenizer.digest,
         renderer.template.digest,
         RECIPE_DIGEST,
-        sampler.RECIPE_DIGEST,
+        sampling.RECIPE_DIGEST,
         numerics,
         limit,
         has_tools=renderer.tools.offers,

@@ -3,15 +3,14 @@
 from functools import partial
 
 from antiphon.v1 import host_pb2 as pb
+from model_host.generation import gather_current, render_branch
 from model_host.io.callers import Callers, Places
 from model_host.io.located import locate
 from model_host.io.profiles import Profiles
 from model_host.io.rendering import Rendering
-from model_host.owner import owner_of
-from model_host.page_map import entry_pages, last_seal
-from model_host.plan import render_branch
-from model_host.prospect import gather_current
-from model_host.room import Room
+from model_host.kv import entry_pages, last_seal
+from model_host.rendering import Room
+from model_host.scheduling import owner_of
 from replica.conversation import Conversation
 from replica.ids import EntryId
 from replica.io import rpc

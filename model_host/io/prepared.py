@@ -4,15 +4,10 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from model_host.calls import CallingText, Visible
-from model_host.grammar import Grammar
-from model_host.grammar_source import may_call
+from model_host.generation import CallingText, Plan, Run, Visible, VisibleText, unfinished
+from model_host.grammar import Grammar, may_call
 from model_host.io.offers import Offer
-from model_host.plan import Plan
-from model_host.runner import Run
-from model_host.sampler_state import SamplerState
-from model_host.stop import unfinished
-from model_host.text import VisibleText
+from model_host.sampling import SamplerState
 from replica.ids import EntryId
 
 

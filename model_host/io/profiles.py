@@ -1,6 +1,6 @@
 """The loaded profiles of a host: an engine, its pages and its thread each (spec/07-host §1).
 
-model_host/residency.py decides what is loaded. All engines compute in turn: with two at
+model_host/profiles/residency.py decides what is loaded. All engines compute in turn: with two at
 once, the threads of each would wait for a core that the other has (DECISIONS D182).
 """
 
@@ -13,7 +13,7 @@ from typing import TypeVar
 
 import structlog
 
-from model_host.batcher import Batcher
+from model_host.batching import SEQUENCES_MAX, Batcher
 from model_host.engine_api import Engine
 from model_host.io.engine_thread import EngineCounts, EngineThread, delete
 from model_host.io.namespaces import Namespaces
@@ -21,9 +21,8 @@ from model_host.io.offers import Offer, Offers
 from model_host.io.own_thread import in_own_thread
 from model_host.io.turns import Turns
 from model_host.kv import Manifest, PagePool, PageStore
+from model_host.profiles import Residency
 from model_host.refusals import ProfileUnavailable
-from model_host.residency import Residency
-from model_host.step_plan import SEQUENCES_MAX
 from replica.errors import AntiphonError, HostError
 from replica.ids import Digest
 from replica.io import look_at

@@ -3,11 +3,11 @@
 from functools import partial
 
 from antiphon.v1 import host_pb2 as pb
-from model_host.contexts import Contexts
+from model_host.generation import gather_branch, render_branch
 from model_host.io.callers import Callers, Places
 from model_host.io.offers import Offers
 from model_host.io.rendering import Rendering
-from model_host.plan import gather_branch, render_branch
+from model_host.rendering import Contexts
 from replica.ids import EntryId
 from replica.io import rpc
 from replica.limits import RENDERS_MAX

@@ -1,6 +1,7 @@
-"""The thread that renders contexts, in turn for all who need some (model_host/render_turns.py).
+"""The thread that renders contexts, in turn for all who need some.
 
-A long context takes longer than readers and the hub should wait.
+A long context takes longer than readers and the hub should wait. The order is that of
+model_host/scheduling/render_turns.py.
 """
 
 import asyncio
@@ -9,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from model_host.render_turns import RenderTurns
+from model_host.scheduling import RenderTurns
 
 Result = TypeVar("Result")
 

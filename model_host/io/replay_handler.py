@@ -17,16 +17,15 @@ import structlog
 from antiphon.v1 import host_pb2 as pb
 from model_host.engine_api import Engine
 from model_host.errors import ProfileTooLarge, ReplayBusy
-from model_host.grammar_source import source_for
+from model_host.generation import Plan, Run, output_limit
+from model_host.grammar import source_for
 from model_host.io.callers import Callers, check_member
 from model_host.io.offers import Offer
 from model_host.io.prepared import prepared_run
 from model_host.io.profiles import Loaded, Profiles
 from model_host.io.replay_stream import ReplayStream
 from model_host.io.request_handler import RequestHandler
-from model_host.kv import PagePool
-from model_host.page_map import last_seal
-from model_host.plan import Plan, output_limit
+from model_host.kv import PagePool, last_seal
 from model_host.refusals import ProfileUnavailable
 from model_host.replay import (
     Collected,
@@ -43,7 +42,6 @@ from model_host.replay import (
     receipt_of,
     unjudged,
 )
-from model_host.runner import Run
 from replica.conversation import Conversation, Finding, Judge, ReplayMode, sign_receipt
 from replica.errors import HostError
 from replica.ids import ID_BYTES, Digest, EntryId, short

@@ -2,7 +2,7 @@
 
 model_host/io/run_driver.py computes the tokens between the two,
 model_host/io/answer_writer.py appends the last entry;
-model_host/schedule.py decides which request is next.
+model_host/scheduling/schedule.py decides which request is next.
 """
 
 from collections.abc import Iterable
@@ -12,7 +12,9 @@ from functools import partial
 import structlog
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from model_host.batching import AnswerCounters
 from model_host.errors import HostKeyShared
+from model_host.generation import JournalHead, Plan, Run, gather, plan, standing
 from model_host.io.answer_writer import AnswerWriter, request_of
 from model_host.io.grammar_checker import GrammarChecker
 from model_host.io.hub_checkpoints import HubCheckpoints
@@ -23,14 +25,9 @@ from model_host.io.profiles import Loaded, Profiles
 from model_host.io.rendering import Rendering
 from model_host.io.run_driver import RunDriver
 from model_host.io.run_table import RunTable
-from model_host.journal_records import JournalHead
-from model_host.measures import AnswerCounters
-from model_host.owner import owner_of
-from model_host.plan import Plan, gather, plan, standing
 from model_host.refusals import ObligationsOpen, finish_detail
-from model_host.runner import Run
-from model_host.sampler_state import Choice
-from model_host.schedule import Refuse, expired
+from model_host.sampling import Choice
+from model_host.scheduling import Refuse, expired, owner_of
 from replica.conversation import Conversation, Sealable
 from replica.errors import AntiphonError, HostError
 from replica.ids import EntryId, short
@@ -46,7 +43,7 @@ _NOT_THE_SAME = "the host can't go on bit-identically. Ask again: the answer goe
 
 
 class RequestHandler:
-    """Answers requests in the order of model_host/schedule.py."""
+    """Answers requests in the order of model_host/scheduling/schedule.py."""
 
     def __init__(
         self,

@@ -1,6 +1,6 @@
 """The driver of one run, from its context to its last token (spec/07-host §4 steps 4 to 8).
 
-The engine's thread chooses the tokens (model_host/batcher.py). Here they are journaled,
+The engine's thread chooses the tokens (model_host/batching/batcher.py). Here they are journaled,
 framed and shown as they come, and those of a resumed run one by one.
 model_host/io/request_handler.py writes the entries in the log.
 """
@@ -10,14 +10,12 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 
-from model_host.draft_frames import DraftFrames
+from model_host.batching import Chosen, Computed, Event, Found, Job, RunView
+from model_host.generation import DraftFrames, Run
 from model_host.io.engine_thread import EngineThread
 from model_host.io.journal import Journal
 from model_host.io.run_table import RunTable
-from model_host.job import Chosen, Computed, Event, Found, Job
-from model_host.measures import RunView
-from model_host.runner import Run
-from model_host.sampler_state import Choice
+from model_host.sampling import Choice
 from replica.conversation import Conversation, Draft
 from replica.ids import ConversationId, EntryId
 from replica.log import Usage

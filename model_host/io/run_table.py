@@ -6,7 +6,7 @@ from typing import Protocol
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from model_host.measures import RunView
+from model_host.batching import RunView
 from replica.conversation import Draft, sign_draft
 from replica.ids import ConversationId, EntryId
 from replica.io import Replica

@@ -44,10 +44,8 @@ from model_host.io.request_handler import RequestHandler
 from model_host.io.service import Calls, HostService
 from model_host.io.stats_call import StatsCall
 from model_host.io.warm import Warm
-from model_host.memory_need import weights_bytes
 from model_host.operators import Operators
-from model_host.profile import Profile
-from model_host.residency import require_room
+from model_host.profiles import Profile, require_room, weights_bytes
 from replica.core import FollowPolicy
 from replica.errors import HostError
 from replica.ids import ConversationId, PublicKey, key_from_hex, short

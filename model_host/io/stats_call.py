@@ -1,11 +1,11 @@
 """The call Stats of HostService: metrics and running requests (spec/07-host §6)."""
 
 from antiphon.v1 import host_pb2 as pb
+from model_host.batching import RunView
 from model_host.io.callers import Callers
 from model_host.io.host import Host
 from model_host.io.host_stats import HostStats
-from model_host.measures import RunView
-from model_host.owner import owner_of
+from model_host.scheduling import owner_of
 from replica.conversation import Conversation
 from replica.io import rpc
 from replica.measures import Histogram, Measure, Value

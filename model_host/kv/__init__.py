@@ -23,12 +23,15 @@ from model_host.kv.checkpoint import (
 )
 from model_host.kv.domain import domain_salt
 from model_host.kv.lineage import Lineage
+from model_host.kv.losses import Losses
 from model_host.kv.memory import SLAB_TOKENS, Bytes, PageTable, SlabMemory
 from model_host.kv.namespace import GROUP_TOKENS, PAGE_LAYOUT, Namespace, canonical_json
+from model_host.kv.page_map import Located, entry_pages, last_seal
 from model_host.kv.page_pool import PagePool, PoolCounters, Staging
 from model_host.kv.page_store import PageSource, PageStore, PageTarget, StoreCounters, Stored
 from model_host.kv.restore_cost import RestoreCost
 from model_host.kv.sequences import KVSequence
+from model_host.kv.traveling import Offered, offered, surplus, usable
 from model_host.kv.unpinned import UnpinnedSource
 
 __all__ = [
@@ -44,8 +47,11 @@ __all__ = [
     "CachedSlab",
     "KVSequence",
     "Lineage",
+    "Located",
+    "Losses",
     "Manifest",
     "Namespace",
+    "Offered",
     "PagePool",
     "PageSource",
     "PageStore",
@@ -65,7 +71,12 @@ __all__ = [
     "domain_salt",
     "encode_manifest",
     "encrypt_archive",
+    "entry_pages",
+    "last_seal",
+    "offered",
     "piece_bounds",
     "stored_pieces",
+    "surplus",
+    "usable",
     "usable_tokens",
 ]

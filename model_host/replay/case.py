@@ -7,9 +7,9 @@ in other threads while entries are admitted.
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from model_host.plan import listing_of
+from model_host.generation import listing_of
 from model_host.refusals import BodyUnavailable
-from model_host.render import Listing
+from model_host.rendering import Listing
 from replica.conversation import Conversation
 from replica.ids import ConversationId, Digest, EntryId, short
 from replica.log import Generation, Kind, Request, Seal

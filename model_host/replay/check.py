@@ -11,12 +11,12 @@ from dataclasses import dataclass
 
 from model_host.engine_api import Logits
 from model_host.errors import GrammarFailed, LogitsInvalid
+from model_host.generation import Run
 from model_host.refusals import GenerationRefused, GrammarInvalid
 from model_host.replay.passes import Span
 from model_host.replay.rendering import RenderedCase
 from model_host.replay.verdict import Conditions, verdict_on
-from model_host.runner import Run
-from model_host.sampler import RECIPE_DIGEST, Sampler, sampler_for
+from model_host.sampling import RECIPE_DIGEST, Sampler, sampler_for
 from replica.conversation import (
     NO_ENTRY,
     NO_TOKEN,

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from model_host.errors import ReplayTooLarge
-from model_host.render import Renderer
+from model_host.rendering import Renderer
 from model_host.replay.case import Case, Collected
 from model_host.replay.rendering import RenderedCase, render_cases
 from replica.conversation import Cause, Finding, Outcome

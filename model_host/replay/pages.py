@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from blake3 import blake3
 
 from model_host.engine_api import Engine, Logits, Slice
-from model_host.kv import GROUP_TOKENS, SLAB_TOKENS, PagePool
-from model_host.losses import Losses
+from model_host.kv import GROUP_TOKENS, SLAB_TOKENS, Losses, PagePool
 from model_host.replay.passes import Pass, logits_max
 
 

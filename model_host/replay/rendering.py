@@ -4,9 +4,9 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from model_host.plan import rendering_of
+from model_host.generation import rendering_of
 from model_host.refusals import BodyUnavailable
-from model_host.render import Context, Renderer
+from model_host.rendering import Context, Renderer
 from model_host.replay.case import Case, Collected, SealedContext
 from replica.conversation import Cause
 from replica.errors import HostError

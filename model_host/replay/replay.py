@@ -9,12 +9,12 @@ Pure. The caller computes the passes chunk by chunk.
 
 from collections.abc import Callable, Iterable, Iterator
 
+from model_host.generation import Run
 from model_host.replay.check import AnswerCheck, Samplers
 from model_host.replay.pages import Compared, Computed
 from model_host.replay.passes import Pass, passes_of
 from model_host.replay.rendering import RenderedCase
 from model_host.replay.verdict import Conditions
-from model_host.runner import Run
 from replica.conversation import Finding, ReplayMode
 from replica.errors import HostError
 

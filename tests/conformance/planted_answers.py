@@ -6,20 +6,18 @@ from dataclasses import replace
 from importlib import import_module
 from unittest import mock
 
-from model_host import plan, render, sampler_state, speculation
-from model_host import text as visible_text
-from model_host.batcher import Batcher
-from model_host.contents import Contents
-from model_host.contexts import Contexts
-from model_host.job import Chosen
+from model_host.batching import Batcher, Chosen, speculation
+from model_host.batching.speculation import GUESSES_MAX
+from model_host.generation import Run, VisibleText, planning
+from model_host.generation import text as visible_text
+from model_host.generation.stop import PartialText, StopMatcher
+from model_host.rendering import Contexts, render
+from model_host.rendering.contents import Contents
 from model_host.replay import case as replay_case
 from model_host.replay.check import AnswerCheck, Samplers
-from model_host.runner import Run
-from model_host.sampler import Sampler
-from model_host.sampler_state import SamplerState, draw_word
-from model_host.speculation import GUESSES_MAX
-from model_host.stop import PartialText, StopMatcher
-from model_host.text import VisibleText
+from model_host.sampling import Sampler
+from model_host.sampling import state as sampler_state
+from model_host.sampling.state import SamplerState, draw_word
 from replica.conversation import Cause, Outcome, next_seal
 from replica.log import CONTINUABLE, FinishReason, Generation
 from replica.order import Ahead, Order
@@ -317,7 +315,7 @@ def judges_other_numerics() -> Patch:
 
 
 def trusts_other_renderings() -> Patch:
-    return mock.patch.object(plan, "_check_answers", lambda *_given: None)
+    return mock.patch.object(planning, "_check_answers", lambda *_given: None)
 
 
 def drops_text_without_ids() -> Patch:

@@ -4,10 +4,10 @@ from collections.abc import Callable
 from dataclasses import replace
 from unittest import mock
 
-from model_host import plan, runner, schedule
-from model_host.audit import Auditor
-from model_host.batcher import Batcher
+from model_host.batching import Auditor, Batcher
 from model_host.errors import ArchiveInvalid, ReplayBusy
+from model_host.generation import Run, planning, runner
+from model_host.generation.stop import StopMatcher
 from model_host.grammar import Grammar
 from model_host.io import namespaces, pages_call, service
 from model_host.io.archive_service import ArchiveService
@@ -16,16 +16,14 @@ from model_host.io.host_stats import HostStats
 from model_host.io.namespaces import Namespaces
 from model_host.io.offers import Offers
 from model_host.io.replay_handler import ReplayHandler
-from model_host.kv import archive
+from model_host.kv import archive, entry_pages
 from model_host.kv.cached_pages import CachedPages
 from model_host.kv.prefix import PrefixIndex
 from model_host.kv.sequences import KVSequence
 from model_host.kv.users import Users
 from model_host.operators import Operators
-from model_host.page_map import entry_pages
-from model_host.render import Renderer
-from model_host.runner import Run
-from model_host.stop import StopMatcher
+from model_host.rendering import Renderer
+from model_host.scheduling import schedule
 from replica.conversation import Ledger
 from replica.link import profile_to_pb
 from replica.log import Sampling, Tools, Usage
@@ -83,7 +81,7 @@ def states_no_grammar() -> Patch:
 
 
 def ignores_forms() -> Patch:
-    return mock.patch.object(plan, "source_for", lambda *_given: None)
+    return mock.patch.object(planning, "source_for", lambda *_given: None)
 
 
 # --- profiles and calls -------------------------------------------------------------------

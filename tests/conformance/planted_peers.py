@@ -7,13 +7,14 @@ from dataclasses import dataclass, replace
 from unittest import mock
 
 from antiphon.v1 import blob_pb2
-from model_host import contents, plan, render, sampler_state
+from model_host.generation import Run, planning
+from model_host.generation.stop import StopMatcher
 from model_host.io import replay_handler
 from model_host.io.callers import Callers
 from model_host.io.run_table import RunTable
-from model_host.runner import Run
-from model_host.sampler import Sampler
-from model_host.stop import StopMatcher
+from model_host.rendering import contents, render
+from model_host.sampling import Sampler
+from model_host.sampling import state as sampler_state
 from replica.conversation import next_seal
 from replica.conversation.conversation import Conversation
 from replica.ids import Digest, PublicKey
@@ -166,8 +167,8 @@ def shows_no_signed_drafts() -> Patch:
 
 
 def answers_one_token_more() -> Patch:
-    limit = plan.output_limit
-    return mock.patch.object(plan, "output_limit", lambda *given: limit(*given) + 1)
+    limit = planning.output_limit
+    return mock.patch.object(planning, "output_limit", lambda *given: limit(*given) + 1)
 
 
 def draws_without_the_seed() -> Patch:

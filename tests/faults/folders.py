@@ -14,11 +14,11 @@ from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
+from model_host.generation import JournalHead
 from model_host.io.checkpoint_files import Checkpoints
 from model_host.io.journal import Journals
 from model_host.io.key_ring import KeyRing
-from model_host.journal_records import JournalHead
-from model_host.sampler_state import Choice
+from model_host.sampling import Choice
 from replica.ids import ConversationId, Digest, EntryId, PublicKey
 from replica.io import keys, rpc
 from replica.io.blobs import Blobs

@@ -2,10 +2,9 @@
 
 from random import Random
 
-from model_host.contexts import Contexts
-from model_host.plan import Plan, gather, plan
-from model_host.profile import Profile
-from model_host.render import RECIPE_DIGEST, Renderer
+from model_host.generation import Plan, gather, plan
+from model_host.profiles import Profile
+from model_host.rendering import RECIPE_DIGEST, Contexts, Renderer
 from replica.conversation.author import Author
 from replica.conversation.conversation import Conversation
 from replica.conversation.next_seal import Sealable, sealable
@@ -27,7 +26,7 @@ from replica.log.body import (
 )
 from replica.log.entry import Conflict
 from replica.order.tail import frontier
-from tests.model_host.test_render import ENCODER, END, RENDERER, TEMPLATE
+from tests.model_host.rendering.test_render import ENCODER, END, RENDERER, TEMPLATE
 from tests.support.writers import Writer, said
 
 PROFILE = Profile(

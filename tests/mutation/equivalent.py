@@ -165,11 +165,12 @@ EQUIVALENT: dict[str, str] = {
     "model_host/kv/lineage.py: Lineage.__init__: other sign in len(self.packed) - "
     "_PAGE_BYTES": _FORM,
     "model_host/kv/lineage.py: Lineage.at: never not rest": _FORM,
-    "model_host/sampler.py: Sampler.weigh: 0 < sampling.top_p < 1 at 1": _FORM,
-    "model_host/sampler.py: Sampler.weigh: sampling.min_p > 0 -> sampling.min_p >= 0": _FORM,
-    "model_host/sampler_state.py: SamplerState.scores: never mask is None and "
+    "model_host/sampling/sampler.py: Sampler.weigh: 0 < sampling.top_p < 1 at 1": _FORM,
+    "model_host/sampling/sampler.py: Sampler.weigh: sampling.min_p > 0 -> "
+    "sampling.min_p >= 0": _FORM,
+    "model_host/sampling/state.py: SamplerState.scores: never mask is None and "
     "self._changes is None and (not is_early)": _FORM,
-    "model_host/sampler_state.py: SamplerState.scores: never memory is not None": _FORM,
+    "model_host/sampling/state.py: SamplerState.scores: never memory is not None": _FORM,
     "replica/order/coverage.py: a queue adds its answer's ancestors": _NEVER,
     "replica/order/ends.py: the first ends": _UNASKED,
 }  # fmt: skip
@@ -194,10 +195,10 @@ OPEN: dict[str, str] = {
     "self.token_count or self.byte_count": _LATE,
     "replica/order/queued.py: _sealed_ahead: other junction in node is not None and "
     "_extends(node, base)": _ROOT,
-    "model_host/sampler.py: _prefix: other sign in STEPS_DOWN + 1": _BOUND,
-    "model_host/sampler.py: _prefix: other sign in needed - before": _BOUND,
-    "model_host/sampler_state.py: _Changes.apply: self._counts > 0 -> self._counts >= 0": _BOUND,
-    "model_host/sampler_state.py: _Changes.apply: changed > 0 -> changed >= 0": _BOUND,
-    "model_host/sampler_state.py: _Changes.apply: counts > 0 -> counts >= 0 (2)": _BOUND,
+    "model_host/sampling/sampler.py: _prefix: other sign in STEPS_DOWN + 1": _BOUND,
+    "model_host/sampling/sampler.py: _prefix: other sign in needed - before": _BOUND,
+    "model_host/sampling/state.py: _Changes.apply: self._counts > 0 -> self._counts >= 0": _BOUND,
+    "model_host/sampling/state.py: _Changes.apply: changed > 0 -> changed >= 0": _BOUND,
+    "model_host/sampling/state.py: _Changes.apply: counts > 0 -> counts >= 0 (2)": _BOUND,
 }
 """Mutants that may differ from the core, and survive."""

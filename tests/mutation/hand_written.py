@@ -166,10 +166,10 @@ CHANGES: tuple[tuple[str, str, str, str], ...] = (
      "sorted(readers)"),
     ("model_host/kv/namespace.py", "fields without their lengths",
      'len(item).to_bytes(4, "little") + item', "item"),
-    ("model_host/sampler_state.py", "the word little-endian", '[:8], "big")', '[:8], "little")'),
-    ("model_host/sampler_state.py", "seed and index swapped", '"<QQ", seed, output_index',
+    ("model_host/sampling/state.py", "the word little-endian", '[:8], "big")', '[:8], "little")'),
+    ("model_host/sampling/state.py", "seed and index swapped", '"<QQ", seed, output_index',
      '"<QQ", output_index, seed'),
-    ("model_host/sampler_state.py", "the index is not counted", '"<QQ", seed, output_index',
+    ("model_host/sampling/state.py", "the index is not counted", '"<QQ", seed, output_index',
      '"<QQ", seed, 0'),
 )  # fmt: skip
 

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from model_host.kv import Lineage, Namespace, domain_salt
-from model_host.sampler import Sampler
+from model_host.sampling import Sampler
 from tests.support.sampling import mask_as_given, sampled, state_as_given
 
 Json = dict[str, Any]

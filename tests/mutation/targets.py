@@ -96,6 +96,6 @@ TARGETS: dict[str, tuple[str, ...]] = {
     ),
     "model_host/kv/lineage.py": ("Lineage.__init__", "Lineage.at"),
     "model_host/kv/domain.py": ("domain_salt",),
-    "model_host/sampler.py": ("Sampler.weigh", "_prefix"),
-    "model_host/sampler_state.py": ("SamplerState.scores", "_exclude", "_Changes.apply"),
+    "model_host/sampling/sampler.py": ("Sampler.weigh", "_prefix"),
+    "model_host/sampling/state.py": ("SamplerState.scores", "_exclude", "_Changes.apply"),
 }  # fmt: skip

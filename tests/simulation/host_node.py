@@ -2,7 +2,7 @@
 
 from functools import partial
 
-from model_host.schedule import Begin, Bounds, Decision, GatherHeads, Refuse, Resume, Schedule
+from model_host.scheduling import Begin, Bounds, Decision, GatherHeads, Refuse, Resume, Schedule
 from replica.commits import Conversations
 from replica.conversation.drafts import Draft, extend_digest, sign_draft, start_digest
 from replica.conversation.next_seal import Sealable

@@ -5,8 +5,7 @@ from typing import Any
 import numpy as np
 
 from model_host.engine_api import Logits
-from model_host.sampler import Sampler
-from model_host.sampler_state import Mask, SamplerState
+from model_host.sampling import Mask, Sampler, SamplerState
 from replica.ids import PublicKey
 from replica.log.body import LogitBias, Request, Sampling, TokenLogprobs
 from spec.vectors.make import sampler as naive

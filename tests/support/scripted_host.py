@@ -28,7 +28,7 @@ with uncollected():
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
     from model_host.refusals import finish_detail
-    from model_host.schedule import Begin, Bounds, Decision, GatherHeads, Refuse, Resume, Schedule
+    from model_host.scheduling import Begin, Bounds, Decision, GatherHeads, Refuse, Resume, Schedule
     from replica.conversation.conversation import Conversation
     from replica.conversation.drafts import Draft, Progress, extend_digest, sign_draft, start_digest
     from replica.conversation.next_seal import Sealable

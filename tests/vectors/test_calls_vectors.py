@@ -4,10 +4,9 @@ from typing import Any
 
 import pytest
 
-from model_host.calls import CallingText
-from model_host.text import VisibleText
-from model_host.tool_formats import FORMATS
-from tests.model_host.test_text import Bytes
+from model_host.generation import CallingText, VisibleText
+from model_host.rendering.tool_formats import FORMATS
+from tests.model_host.generation.test_text import Bytes
 from tests.vectors.plain import vectors_of
 
 Vector = dict[str, Any]

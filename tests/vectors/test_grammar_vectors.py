@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 from llguidance import LLMatcher
 
-from model_host.grammar_source import source_for
+from model_host.grammar import source_for
 from model_host.refusals import GrammarInvalid, ToolChoiceInvalid
-from model_host.tool_formats import FORMATS
+from model_host.rendering.tool_formats import FORMATS
 from replica.ids import PublicKey
 from replica.log import FormatKind, Request, ResponseFormat, Sampling, ToolDefinition
 from spec.vectors.make.__main__ import FOLDER

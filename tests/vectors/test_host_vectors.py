@@ -31,8 +31,8 @@ from model_host.kv.checkpoint import (
 from model_host.kv.lineage import Lineage
 from model_host.kv.memory import Bytes
 from model_host.kv.namespace import Namespace
-from model_host.profile import Profile
-from model_host.sampler import Sampler
+from model_host.profiles import Profile
+from model_host.sampling import Sampler
 from replica.conversation import (
     Draft,
     DraftStream,

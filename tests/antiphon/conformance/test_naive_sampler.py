@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from antiphon.conformance.naive_sampler import possible
-from model_host.sampler import Sampler
+from model_host.sampling import Sampler
 from replica.log import Sampling
 from tests.support.sampling import state_of
 

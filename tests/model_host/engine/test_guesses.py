@@ -7,23 +7,20 @@ from itertools import count
 import numpy as np
 import pytest
 
-from model_host.batcher import Batcher
+from model_host.batching import Batcher, Job
 from model_host.engine.tokenizer import Tokenizer
 from model_host.engine.torch_engine import TorchEngine
-from model_host.grammar import Grammars
-from model_host.grammar_source import source_for
-from model_host.job import Job
+from model_host.generation import Run, VisibleText
+from model_host.grammar import Grammars, source_for
 from model_host.kv import PagePool
-from model_host.render import Context
-from model_host.runner import Run
-from model_host.sampler_state import SamplerState
-from model_host.text import VisibleText
-from model_host.tool_formats import HERMES
+from model_host.rendering import Context
+from model_host.rendering.tool_formats import HERMES
+from model_host.sampling import SamplerState
 from replica.ids import EntryId
 from replica.log.body import FormatKind, ResponseFormat, Sampling
+from tests.model_host.batching.test_batcher import ASKED, PLAN
 from tests.model_host.kv.naive_pages import NaivePages
 from tests.model_host.planned import ANY
-from tests.model_host.test_batcher import ASKED, PLAN
 
 END = 2
 LINE = " one red apple, two blue apples,"

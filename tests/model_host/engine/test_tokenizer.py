@@ -12,8 +12,8 @@ from model_host.engine.gguf_file import open_model_file
 from model_host.engine.pre_tokenizer import library_errors
 from model_host.engine.tokenizer import USER_DEFINED, Tokenizer
 from model_host.errors import TokenizerUnknown
+from model_host.generation.stop import PartialText
 from model_host.refusals import TokenizerBytesMissing
-from model_host.stop import PartialText
 from tests.model_host.engine import tiny_model
 
 CONTROL = ["<|im_start|>", "<|im_end|>", "<|endoftext|>", "<file_sep>"]

@@ -7,14 +7,14 @@ from collections.abc import AsyncIterator, Sequence
 import pytest
 from structlog.testing import capture_logs
 
+from model_host.batching import Event, Found, Job
 from model_host.errors import CheckpointDiskFull
 from model_host.io import checkpoint_writer, engine_thread
 from model_host.io.engine_thread import EngineThread
-from model_host.job import Event, Found, Job
 from model_host.kv.checkpoint import Manifest
 from model_host.kv.page_store import PageSource
+from tests.model_host.batching.test_batcher import NAMESPACE, Scene, is_right, text
 from tests.model_host.kv.naive_pages import NaivePages
-from tests.model_host.test_batcher import NAMESPACE, Scene, is_right, text
 
 WAIT_S = 10
 

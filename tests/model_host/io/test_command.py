@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from model_host.grammar_source import GrammarSource
+from model_host.grammar import GrammarSource
 from model_host.io.grammar_checker import GrammarChecker
 
 DEEP = 700

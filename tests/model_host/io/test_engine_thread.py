@@ -7,14 +7,14 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from model_host.batching import Chosen, Ended, Event, Found
 from model_host.engine_api import CHUNK_TOKENS
 from model_host.errors import CacheBusy
 from model_host.io.engine_thread import EngineThread
 from model_host.io.turns import Turns
-from model_host.job import Chosen, Ended, Event, Found
 from replica.errors import HostError
+from tests.model_host.batching.test_batcher import NAMESPACE, Scene, is_right, text
 from tests.model_host.kv.naive_pages import NaivePages
-from tests.model_host.test_batcher import NAMESPACE, Scene, is_right, text
 
 
 class Threaded:

@@ -7,10 +7,12 @@ from dataclasses import replace
 
 import pytest
 
-from model_host import runner, sampler, schedule
+from model_host import sampling
 from model_host.engine.torch_engine import TorchEngine
+from model_host.generation import runner
 from model_host.io import request_handler
 from model_host.io.server import HostServer
+from model_host.scheduling import schedule
 from replica.conversation.author import Author
 from replica.conversation.drafts import start_digest
 from replica.conversation.next_seal import sealable
@@ -189,7 +191,7 @@ async def test_a_sealed_request_against_newer_rules_keeps_the_text_shown(
     async with served.host() as host:
         talk = await Talk.begin(served.replica, host.key)
         request = await some_words(served, talk, stop=("x" * 100,))
-    monkeypatch.setattr("model_host.stop.STOP_STRING_BYTES_MAX", 10)
+    monkeypatch.setattr("model_host.generation.stop.STOP_STRING_BYTES_MAX", 10)
     async with served.host() as host:
         answer = await talk.answer(request)
         assert answer.finish_reason == FinishReason.INTERRUPTED
@@ -218,7 +220,7 @@ async def test_a_run_of_another_sampling_recipe_is_closed_with_the_text_shown(
     served: ServedHost, monkeypatch: pytest.MonkeyPatch
 ):
     with monkeypatch.context() as patch:
-        patch.setattr(sampler, "RECIPE_DIGEST", Digest(b"another recipe".ljust(32)))
+        patch.setattr(sampling, "RECIPE_DIGEST", Digest(b"another recipe".ljust(32)))
         async with served.host() as host:
             talk = await Talk.begin(served.replica, host.key)
             request = await some_words(served, talk)
@@ -229,7 +231,7 @@ async def test_a_run_of_another_sampling_recipe_is_closed_with_the_text_shown(
         # Whoever verifies the tokens must not take them for those of the present recipe.
         assert (answer.sampler_digest, answer.render_recipe_digest) == (None, None)
         _, more = await talk.ask("Name a colour.", tokens=3)
-        assert more.sampler_digest == sampler.RECIPE_DIGEST
+        assert more.sampler_digest == sampling.RECIPE_DIGEST
         assert more.render_recipe_digest is not None
 
 

@@ -8,9 +8,9 @@ from hashlib import sha256
 import pytest
 from structlog.testing import capture_logs
 
+from model_host.generation.journal_records import TOKEN_BYTES
 from model_host.io import manifest_files, server
 from model_host.io.server import HostServer
-from model_host.journal_records import TOKEN_BYTES
 from replica.errors import StoreError
 from replica.io.host_calls import HostCalls
 from replica.link.events import EntryFailed, Event

@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from model_host.contexts import Contexts
-from model_host.plan import gather_branch, render_branch
+from model_host.generation import gather_branch, render_branch
 from model_host.refusals import (
     ContextTooLong,
     MediaUnsupported,
@@ -19,6 +18,7 @@ from model_host.refusals import (
     TokenizerBytesMissing,
     TokensForeign,
 )
+from model_host.rendering import Contexts
 from replica.errors import HostError
 from replica.ids import Digest
 from replica.io.host_calls import HostCalls

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from model_host.grammar_source import GrammarSource
+from model_host.grammar import GrammarSource
 from model_host.io import grammar_checker
 from model_host.io.grammar_checker import GrammarChecker
 from model_host.refusals import GrammarInvalid

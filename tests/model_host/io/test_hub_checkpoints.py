@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from antiphon.v1 import host_pb2
-from model_host.contexts import Contexts
+from model_host.generation import gather_branch, render_branch
 from model_host.io.server import HostServer
 from model_host.kv import Archive, RestoreCost, conversation_of, encrypt_archive
 from model_host.kv.archive import ARCHIVE_CHUNK_BYTES, ARCHIVE_HEADER_BYTES
-from model_host.plan import gather_branch, render_branch
+from model_host.rendering import Contexts
 from replica.ids import ConversationId, Digest, EntryId
 from replica.io import BlobCalls, now_ms
 from replica.io.host_calls import HostCalls

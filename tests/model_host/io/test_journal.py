@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from model_host.generation import JournalHead
 from model_host.io.journal import Journals
-from model_host.journal_records import JournalHead
-from model_host.sampler_state import Choice
+from model_host.sampling import Choice
 from replica.errors import StoreError
 from replica.ids import Digest, EntryId
 from replica.log.body import TokenLogprobs

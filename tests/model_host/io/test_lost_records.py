@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from model_host.journal_records import HEAD_BYTES, TOKEN_BYTES
+from model_host.generation.journal_records import HEAD_BYTES, TOKEN_BYTES
 from replica.conversation.drafts import Draft
 from replica.link.events import DraftReceived, Event
 from tests.model_host.io.served_host import ServedHost

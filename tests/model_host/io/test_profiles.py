@@ -14,7 +14,7 @@ from model_host.engine import open_model
 from model_host.errors import ProfileTooLarge
 from model_host.io.config import HostConfig
 from model_host.io.server import start
-from model_host.memory_need import kv_bytes_min
+from model_host.profiles import kv_bytes_min
 from replica.ids import Digest, short
 from replica.io.host_calls import HostCalls
 from replica.log.body import FinishReason, Sampling

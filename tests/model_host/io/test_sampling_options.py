@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from model_host import runner
+from model_host.generation import runner
 from model_host.refusals import SamplingInvalid, StopInvalid
 from replica.log import codec
 from replica.log.body import FinishReason, LogitBias, Sampling, text_of

@@ -9,13 +9,13 @@ from model_host.io import template_runner
 from model_host.io.offers import _checked
 from model_host.io.template_runner import TemplateRunner
 from model_host.refusals import TemplateUnsupported
-from model_host.render import Renderer
-from model_host.template import Template, check_template, find_pairs
+from model_host.rendering import Renderer
+from model_host.rendering.template import Template, check_template, find_pairs
 from replica.errors import HostError
 from replica.log import FinishReason
 from tests.model_host.io.served_host import ServedHost
+from tests.model_host.rendering.test_render import CHATML, ENCODER
 from tests.model_host.templates import LLAMA31, QWEN
-from tests.model_host.test_render import CHATML, ENCODER
 from tests.support.talk import Talk
 
 EACH = "{% for m in messages %}{{ m.content }}{% endfor %}"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from model_host import warming
+from model_host.batching import warming
 from model_host.errors import CacheBusy
 from model_host.io import engine_thread
 from model_host.refusals import ContextTooLong

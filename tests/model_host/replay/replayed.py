@@ -4,9 +4,9 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
-from model_host.contexts import Contexts
+from model_host.generation import Plan, Run, VisibleText, gather, output_limit, plan
 from model_host.kv import PagePool
-from model_host.plan import Plan, gather, output_limit, plan
+from model_host.rendering import Contexts
 from model_host.replay import (
     Computation,
     Conditions,
@@ -16,18 +16,15 @@ from model_host.replay import (
     collect,
     render_cases,
 )
-from model_host.runner import Run
-from model_host.sampler import RECIPE_DIGEST
-from model_host.sampler_state import SamplerState
-from model_host.text import VisibleText
+from model_host.sampling import RECIPE_DIGEST, SamplerState
 from replica.conversation import Finding, ReplayMode, extend_digest, start_digest
 from replica.ids import Digest, EntryId
 from replica.log.body import FinishReason, Generation, Usage
+from tests.model_host.generation.test_text import Bytes as Decoder
 from tests.model_host.kv.paged import SLAB_BYTES
 from tests.model_host.number_engine import VOCAB, NumberEngine, answer
 from tests.model_host.planned import PROFILE, Scene
-from tests.model_host.test_render import RENDERER
-from tests.model_host.test_text import Bytes as Decoder
+from tests.model_host.rendering.test_render import RENDERER
 
 HOST = replace(PROFILE, sampler_digest=RECIPE_DIGEST, context_tokens_max=4000)
 CLASS = Digest(NumberEngine.numerics_class)

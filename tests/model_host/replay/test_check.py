@@ -6,19 +6,19 @@ import numpy as np
 import pytest
 
 from model_host.errors import GrammarFailed
-from model_host.grammar_source import GrammarSource
+from model_host.grammar import GrammarSource
 from model_host.refusals import GrammarInvalid
 from model_host.replay.case import collect
 from model_host.replay.check import AnswerCheck, Samplers
 from model_host.replay.rendering import render_cases
-from model_host.sampler import RECIPE_DIGEST
+from model_host.sampling import RECIPE_DIGEST
 from replica.conversation import Cause, Outcome
 from replica.errors import HostError
 from replica.ids import Digest
 from replica.log.body import FinishReason, Generation
 from tests.model_host.number_engine import VOCAB
+from tests.model_host.rendering.test_render import RENDERER
 from tests.model_host.replay.replayed import HERE, Answered, make_run
-from tests.model_host.test_render import RENDERER
 
 SOURCE = GrammarSource("a grammar")
 

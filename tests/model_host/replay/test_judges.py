@@ -4,18 +4,18 @@ from dataclasses import replace
 
 import pytest
 
-from model_host.contexts import Contexts
 from model_host.errors import ProfileTooLarge, ReplayTooLarge
-from model_host.plan import gather, plan
-from model_host.profile import Profile
+from model_host.generation import gather, plan
+from model_host.profiles import Profile
+from model_host.rendering import Contexts
 from model_host.replay import judges
 from model_host.replay.case import collect
 from model_host.replay.judges import Part, parts_of, unjudged
 from model_host.replay.rendering import render_cases
 from replica.conversation import Cause, Outcome
 from replica.ids import Digest, EntryId
+from tests.model_host.rendering.test_render import RENDERER
 from tests.model_host.replay.replayed import HOST, Answered
-from tests.model_host.test_render import RENDERER
 
 SECOND = replace(HOST, numerics="q4")
 THIRD = replace(HOST, name="of another host")

@@ -2,15 +2,14 @@
 
 from dataclasses import replace
 
-from model_host.render import Renderer
+from model_host.rendering import Renderer, Template
 from model_host.replay.case import Collected, collect
 from model_host.replay.rendering import render_cases
-from model_host.template import Template
 from replica.conversation import Cause
 from replica.ids import Digest
+from tests.model_host.rendering.test_render import ENCODER, RENDERER
 from tests.model_host.replay.replayed import HERE, Answered
 from tests.model_host.templates import ALTERNATING
-from tests.model_host.test_render import ENCODER, RENDERER
 
 OTHER = Digest(b"other".ljust(32, b"."))
 

@@ -5,15 +5,15 @@ from random import Random
 
 import pytest
 
-from model_host.contexts import Contexts
-from model_host.plan import gather, plan
+from model_host.generation import gather, plan
+from model_host.rendering import Contexts
 from replica.conversation import NO_TOKEN, Cause, Outcome, ReplayMode
 from replica.ids import Digest
 from replica.log.body import Cancel, FinishReason, Generation, Sampling, Text, Usage
 from tests.model_host.kv.paged import compute
 from tests.model_host.number_engine import VOCAB
+from tests.model_host.rendering.test_render import RENDERER
 from tests.model_host.replay.replayed import HERE, HOST, Answered, Replaying, interrupted
-from tests.model_host.test_render import RENDERER
 
 OTHER = Digest(b"other".ljust(32, b"."))
 

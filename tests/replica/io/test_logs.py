@@ -88,11 +88,11 @@ def test_a_traceback_is_one_field_as_json(capsys: pytest.CaptureFixture[str]) ->
 
 def test_libraries_log_in_the_same_form(capsys: pytest.CaptureFixture[str]) -> None:
     log_to_stderr("json")
-    logging.getLogger("model_host.batcher").warning("a step failed", extra={"count": 3})
+    logging.getLogger("model_host.batching").warning("a step failed", extra={"count": 3})
     made = record_of(capsys)
     made.pop("timestamp")
     assert made == {
-        "event": "a step failed", "level": "warning", "count": 3, "library": "model_host.batcher",
+        "event": "a step failed", "level": "warning", "count": 3, "library": "model_host.batching",
     }  # fmt: skip
 
 

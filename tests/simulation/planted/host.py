@@ -2,8 +2,7 @@
 
 from unittest import mock
 
-from model_host import schedule
-from model_host.schedule import Decision, Schedule
+from model_host.scheduling import Decision, Schedule, schedule
 from replica.conversation import next_seal
 from replica.conversation.conversation import Conversation
 from replica.conversation.next_seal import open_requests

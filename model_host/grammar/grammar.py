@@ -1,0 +1,153 @@
+"""The tokens a grammar allows next in an answer (spec/07-host §9). Pure.
+
+    Grammar ─ mask ─► a sampler chooses ─► advance ─ mask ─► … ─► is_over
+
+The state follows from the tokens alone: after a crash it is rebuilt by replaying them.
+Control tokens are never allowed, except those that end a turn, where the grammar may end.
+"""
+
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+from llguidance import LLTokenizer, TokenizerWrapper
+
+from model_host.errors import GrammarFailed
+from model_host.grammar.source import GrammarSource
+from model_host.grammar_engine import new_matcher, problem_of
+from model_host.refusals import GrammarInvalid, TokenizerBytesMissing
+from model_host.sampling import Mask
+
+
+class Tokens(Protocol):
+    """The part of a tokenizer that grammars use."""
+
+    @property
+    def token_count(self) -> int:
+        """Return the size of the vocabulary; every id is below it."""
+
+    def token_bytes(self, token_id: int) -> bytes:
+        """Return the visible bytes of one token; none for a control token."""
+
+    def encode(self, text: str) -> list[int]:
+        """Tokenise content. Raises TokenizerBytesMissing."""
+
+
+class Vocabulary:
+    """A tokenizer as the engine sees it: bytes per token."""
+
+    def __init__(self, tokenizer: Tokens, stop_ids: Iterable[int]) -> None:
+        """Build the engine's index, which takes some 0.3 s."""
+        words = [tokenizer.token_bytes(i) for i in range(tokenizer.token_count)]
+        stops = sorted(stop_ids)
+        self.backend = LLTokenizer(TokenizerWrapper(_Wrapped(tokenizer, words)), eos_token=stops)
+        allowed, ends = np.array([bool(word) for word in words]), np.zeros(len(words), np.bool_)
+        ends[stops] = True
+        self.permitted = _words_of(allowed | ends)
+        self.ends = _words_of(ends)
+
+
+class _Wrapped:
+    """A tokenizer in the form that the engine asks for."""
+
+    def __init__(self, tokenizer: Tokens, words: Sequence[bytes]) -> None:
+        self._tokenizer = tokenizer
+        self.eos_token_id = 0  # replaced by the ids that end a turn
+        self.bos_token_id = None
+        # No text has this byte. A grammar that names a control token by its text is refused.
+        self.tokens = [word or b"\xff[%d]" % i for i, word in enumerate(words)]
+        self.special_token_ids = ()
+
+    def __call__(self, text: bytes | str) -> list[int]:
+        """Tokenise text that a grammar forces, up to a byte that the vocabulary lacks."""
+        whole = text.decode(errors="replace") if isinstance(text, bytes) else text
+        try:
+            return self._tokenizer.encode(whole)
+        except TokenizerBytesMissing as error:
+            lacking = set(error.bytes_missing)
+            end = next(i for i, c in enumerate(whole) if lacking & set(c.encode()))
+            return self._tokenizer.encode(whole[:end])
+
+
+class Grammar:
+    """The state of one answer."""
+
+    def __init__(
+        self, source: GrammarSource, vocabulary: Vocabulary, continued: Sequence[int] = ()
+    ) -> None:
+        """Compile `source`, and replay the tokens that the answer continues.
+
+        Raises GrammarInvalid.
+        """
+        self._permitted, self._ends = vocabulary.permitted, vocabulary.ends
+        self._matcher = new_matcher(vocabulary.backend, source.text)
+        if problem := problem_of(self._matcher):
+            raise GrammarInvalid(problem)
+        if not self._matcher.consume_tokens(list(continued)):
+            raise GrammarInvalid("the answer so far, which this one continues, has another form")
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the answer is complete, and no token may follow."""
+        return self._matcher.is_stopped() and not self._matcher.is_error()
+
+    @property
+    def is_accepting(self) -> bool:
+        """Whether the answer may end here."""
+        return self._matcher.is_accepting()
+
+    def mask(self) -> Mask:
+        """Return the ids allowed next, one bit each. Raises GrammarFailed."""
+        words = np.empty_like(self._permitted)
+        self._matcher.unsafe_compute_mask_ptr(words.ctypes.data, words.nbytes)
+        self._check()
+        words &= self._permitted
+        # A grammar may name an id that ends a turn where it does not end itself.
+        if (words & self._ends).any() and not self.is_accepting:
+            words &= ~self._ends
+        if not words.any():
+            raise GrammarFailed("No token of the vocabulary can follow.")
+        return words
+
+    def advance(self, token_id: int) -> None:
+        """Add a token, chosen now or replayed. Raises GrammarFailed for one not allowed."""
+        self._matcher.consume_token(token_id)
+        self._check()
+
+    def rollback(self, count: int) -> None:
+        """Take back the last `count` tokens."""
+        self._matcher.rollback(count)
+        self._check()
+
+    def _check(self) -> None:
+        if problem := problem_of(self._matcher):
+            raise GrammarFailed(problem)
+
+
+class Grammars:
+    """The grammars of one tokenizer, whose index is built at the first use."""
+
+    def __init__(self, tokenizer: Tokens, stop_ids: Iterable[int]) -> None:
+        """Compile for `tokenizer`, whose tokens `stop_ids` end a turn."""
+        self._tokenizer = tokenizer
+        self._stop_ids = frozenset(stop_ids)
+
+    @cached_property
+    def _vocabulary(self) -> Vocabulary:
+        return Vocabulary(self._tokenizer, self._stop_ids)
+
+    def compile(self, source: GrammarSource, continued: Sequence[int] = ()) -> Grammar:
+        """Return the state of an answer that goes on behind the tokens `continued`.
+
+        May run for ever for a source that no process has compiled before (DECISIONS D160).
+        Raises GrammarInvalid.
+        """
+        return Grammar(source, self._vocabulary, continued)
+
+
+def _words_of(allowed: npt.NDArray[np.bool_]) -> Mask:
+    padded = np.zeros(-(-len(allowed) // 32) * 32, np.bool_)
+    padded[: len(allowed)] = allowed
+    return np.packbits(padded, bitorder="little").view(np.dtype("<i4")).astype(np.int32)

@@ -1,0 +1,364 @@
+"""The rendering recipe: from context to tokens (spec/07-host §2).
+
+Pure. Control tokens come from the template's own literals alone, contents are tokenised as
+plain text, and recorded ids are inserted exactly as they were produced.
+
+The text between two contents, closing mark included, belongs to the entry that opens the
+next turn. Rendering is therefore append-only: a longer context has the tokens of the shorter
+one as its prefix. A Context is what was rendered so far; with a local template it is
+extended by the new entries alone.
+
+    Context ─ extend(listings) ─► Rendered ─► its context … ─ extend ─► …
+"""
+
+import hashlib
+from collections.abc import Callable, Mapping, Sequence, Set
+from dataclasses import dataclass, field, replace
+from itertools import accumulate, chain
+from struct import pack
+from typing import Self
+
+from model_host.refusals import TemplateUnsupported
+from model_host.rendering.contents import APART, Contents
+from model_host.rendering.room import Room, RoomyEncoder
+from model_host.rendering.template import ROLES, Encoder, Pair, Template, find_pairs
+from model_host.rendering.tool_formats import FORMATS_DIGEST, tool_turns_of
+from replica.conversation import Asked, Ledger
+from replica.ids import Digest, EntryId, PublicKey, tagged_sha256
+from replica.log import (
+    CONTINUABLE,
+    Body,
+    Generation,
+    Message,
+    Projected,
+    Request,
+    Speaker,
+    ToolDefinition,
+    Tools,
+)
+
+RECIPE = (
+    b"antiphon/v1/render-recipe:4 sentinel-split pairs-if-local next-entry-closes ids-spliced "
+    b"follow-continues tools-in-system-turns foreign-results-dropped formats:" + FORMATS_DIGEST
+)
+RECIPE_DIGEST = tagged_sha256(b"antiphon/v1/render-recipe", RECIPE)
+_SYSTEM, _ASSISTANT = ROLES[Speaker.SYSTEM], ROLES[Speaker.ASSISTANT]
+_NOBODY = PublicKey(b"")
+_ID_BYTES = 40
+"""Memory of one token id in a tuple of its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class ContextItem:
+    """One entry of a context; `is_final` if it is the last one its seal lists.
+
+    A body of None did not parse: the entry is listed, and renders to no tokens.
+    """
+
+    entry: EntryId
+    body: Body | None
+    is_final: bool
+    parents: tuple[EntryId, ...] = ()
+    author: PublicKey = _NOBODY
+    answered: Asked | None = None
+    """The request that a generation answers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """The entries that one seal lists, and the owners by the membership it names."""
+
+    items: tuple[ContextItem, ...]
+    owners: frozenset[PublicKey] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Fragment:
+    """The part of a context that one entry adds: a turn it opens, and content.
+
+    `ids` is None for an entry without content, as a request.
+    """
+
+    entry: EntryId
+    opens: str | None = None
+    ids: tuple[int, ...] | None = None
+    is_recorded: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """The last turn of a context: its role, and the content so far."""
+
+    role: str
+    tokens: int = 0
+    last_id: int | None = None
+    """The last id, if the content ends with recorded ids."""
+
+    def with_content(self, fragment: Fragment) -> "Turn":
+        """Return the turn with the content of a fragment added."""
+        ids = fragment.ids or ()
+        last_id = ids[-1] if ids and fragment.is_recorded else self.last_id
+        return replace(self, tokens=self.tokens + len(ids), last_id=last_id)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """The end of a context, as far as the next entry's fragment depends on it."""
+
+    last: ContextItem | None = None
+    role: str | None = None
+    """The role of the last turn."""
+    has_tools: bool = False
+    """Whether the last turn offers tools."""
+    tools: tuple[ToolDefinition, ...] | None = None
+    """The tools offered last; None if none ever were."""
+    ledger: Ledger = field(default_factory=Ledger)
+
+    @property
+    def joins_tools(self) -> bool:
+        """Whether a message of the system continues the turn that offers tools."""
+        return self.has_tools and self.role == _SYSTEM
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """A context as rendered so far; never changed, so that threads may share it."""
+
+    ids: tuple[int, ...]
+    digest: Digest
+    """The render digest of all entries."""
+    turn: Turn | None = None
+    place: Place = field(default_factory=Place)
+    fragments: tuple[Fragment, ...] = ()
+    """All fragments, kept only where the template runs over them again."""
+
+    @property
+    def continued_tokens(self) -> int:
+        """The number of recorded ids at the end, in the turn that the last request continues."""
+        last = self.place.last
+        asked = last is not None and _opens_answer(last)
+        return self.turn.tokens if asked and self.turn is not None else 0
+
+    @property
+    def size_bytes(self) -> int:
+        """The memory of this context, about."""
+        pieces = sum(len(fragment.ids or ()) for fragment in self.fragments)
+        return _ID_BYTES * (len(self.ids) + pieces)
+
+
+@dataclass(frozen=True, slots=True)
+class Rendered:
+    """The entries that extended a context: their tokens, and the whole context."""
+
+    context: Context
+    tokens: tuple[tuple[EntryId, tuple[int, ...]], ...]
+    """Tokens of each new entry, in context order."""
+    digests: tuple[Digest, ...]
+    """The render digest after each listing."""
+    projections: tuple[Projected, ...]
+
+
+class Renderer:
+    """The recipe for one template and tokenizer; never changed, so that threads may share it."""
+
+    def __init__(
+        self, template: Template, encoder: Encoder, literals: Mapping[Pair, list[int] | None] | None
+    ) -> None:
+        """Render with the `literals` of a local template, None for any other; see `load`."""
+        self.template = template
+        self.encoder = encoder
+        self.tools = tool_turns_of(template)
+        self._contents = Contents(encoder, self.tools)
+        self._literals = literals
+        self.empty = Context((), render_seed(encoder.digest, template.digest))
+
+    @classmethod
+    def load(cls, template: Template, encoder: Encoder) -> Self:
+        """Look for the literals of a local template, and tokenise them."""
+        pairs = find_pairs(template)
+        if pairs is None:
+            return cls(template, encoder, None)
+        ids = {
+            pair: encoder.encode_template(text) if text is not None else None
+            for pair, text in pairs.items()
+        }
+        return cls(template, encoder, ids)
+
+    @property
+    def is_local(self) -> bool:
+        """Whether a context is extended without rendering it again."""
+        return self._literals is not None
+
+    def extend(
+        self, base: Context, listings: Sequence[Listing], room: Room | None = None
+    ) -> Rendered:
+        """Render the entries that one or more seals list behind the context `base`.
+
+        Raises ContextTooLong as soon as `room` holds no more, and ToolsUnsupported,
+        MediaUnsupported, OpaqueRequired, TokensControl, TokensForeign, TokenizerBytesMissing
+        or TemplateUnsupported, which the host logs.
+        """
+        projections: list[Projected] = []
+        new: list[Fragment] = []
+        place = base.place
+        encoder = RoomyEncoder(self.encoder, room, self._least_tokens(base)) if room else None
+        contents = Contents(encoder, self.tools) if encoder else self._contents
+        for listing in listings:
+            for item in listing.items:
+                ledger, foreign = place.ledger.after(
+                    item.author, item.body, answered=item.answered, owners=listing.owners
+                )
+                new.append(self._fragment(item, place, projections, foreign, contents))
+                if encoder is not None:
+                    encoder.note(len(new[-1].ids or ()))
+                place = _next_place(place, item, new[-1], ledger)
+        start = base
+        if self._literals is not None:
+            turn, tokens = _join(start.turn, new, self._literal)
+        else:
+            # The template may change what it wrote before older contents: all is rendered again.
+            start = replace(self.empty, fragments=(*base.fragments, *new))
+            literals = map(self.encoder.encode_template, self._all_literals(start.fragments))
+            turn, tokens = _join(None, start.fragments, lambda _turn, _role: next(literals))
+        digests = [start.digest]
+        for entry, ids in tokens:
+            digests.append(extend_render_digest(digests[-1], entry, ids))
+        older = len(tokens) - len(new)
+        ends = accumulate((len(listing.items) for listing in listings), initial=older)
+        ids = start.ids + tuple(chain.from_iterable(ids for _, ids in tokens))
+        return Rendered(
+            Context(ids, digests[-1], turn, place, start.fragments),
+            tuple(tokens[older:]),
+            tuple(digests[end] for end in ends)[1:],
+            tuple(projections),
+        )
+
+    def _least_tokens(self, base: Context) -> int:
+        """Return tokens that each longer context has: the literals of another one may change."""
+        if self.is_local:
+            return len(base.ids)
+        return sum(len(fragment.ids or ()) for fragment in base.fragments)
+
+    def _fragment(
+        self,
+        item: ContextItem,
+        place: Place,
+        projections: list[Projected],
+        foreign: Set[int],
+        contents: Contents,
+    ) -> Fragment:
+        entry = item.entry
+        match item.body:
+            case Tools(tools):
+                joins = place.role == _SYSTEM
+                replaces = place.tools is not None
+                ids = contents.section_ids(tools, replaces=replaces, joins=joins)
+                return Fragment(entry, None if joins else _SYSTEM, ids) if ids else Fragment(entry)
+            case Message(speaker, parts):
+                role = self._role(speaker)
+                ids = contents.message_ids(entry, parts, projections, foreign)
+                if role == _SYSTEM and place.joins_tools:
+                    return Fragment(entry, None, (*contents.ids_of([APART]), *ids))
+                return Fragment(entry, role, ids)
+            case Request() if item.is_final:
+                opens = None if _continues(place.last, item) else _ASSISTANT
+                return Fragment(entry, opens)
+            case Generation() as generation:
+                follows = place.last is not None and _opens_answer(place.last)
+                ids = contents.recorded_ids(entry, generation, projections)
+                opens = None if follows else _ASSISTANT
+                return Fragment(entry, opens, ids, is_recorded=True)
+            case _:
+                return Fragment(entry)
+
+    def _role(self, speaker: int) -> str:
+        if speaker not in ROLES:
+            raise TemplateUnsupported(f"the template has no role for speaker {speaker}")
+        return self.tools.result_role if speaker == Speaker.TOOL else ROLES[Speaker(speaker)]
+
+    # --- literals ---------------------------------------------------------------------
+
+    def _literal(self, before: Turn | None, role: str) -> list[int]:
+        """Return the literal of a local template that opens a turn behind another."""
+        assert self._literals is not None, "only a local template has literals by pair"
+        literal = self._literals[before.role if before is not None else None, role]
+        if literal is None:
+            place = f"behind one of {before.role}" if before is not None else "at the beginning"
+            raise TemplateUnsupported(f"the template refuses a turn of {role} {place}")
+        return literal
+
+    def _all_literals(self, fragments: Sequence[Fragment]) -> list[str]:
+        """Return the literal of each turn; that of a last turn without content is a header."""
+        turns = [fragment.opens for fragment in fragments if fragment.opens is not None]
+        is_open = False
+        for fragment in fragments:
+            if fragment.opens is not None or fragment.ids is not None:
+                is_open = fragment.ids is None
+        if is_open and len(turns) > 1:
+            return self.template.literals(turns[:-1], header=True)
+        # A header alone would lack what the template begins with.
+        return self.template.literals(turns, header=False)
+
+
+_Tokens = list[tuple[EntryId, tuple[int, ...]]]
+
+
+def _join(
+    turn: Turn | None,
+    fragments: Sequence[Fragment],
+    literal_of: Callable[[Turn | None, str], list[int]],
+) -> tuple[Turn | None, _Tokens]:
+    """Return the last turn and the tokens of each entry, literals included."""
+    tokens: _Tokens = []
+    for fragment in fragments:
+        ids: tuple[int, ...] = fragment.ids or ()
+        if fragment.opens is not None:
+            ids = (*_unless_closed(turn, literal_of(turn, fragment.opens)), *ids)
+            turn = Turn(fragment.opens)
+        if turn is not None:
+            turn = turn.with_content(fragment)
+        tokens.append((fragment.entry, ids))
+    return turn, tokens
+
+
+def _unless_closed(turn: Turn | None, literal: list[int]) -> list[int]:
+    """Return a literal without its first id, if the recorded ids closed the turn with it."""
+    closed = turn is not None and turn.last_id is not None and literal[:1] == [turn.last_id]
+    return literal[1:] if closed else literal
+
+
+def _next_place(place: Place, item: ContextItem, fragment: Fragment, ledger: Ledger) -> Place:
+    """Return the end of a context behind one more entry."""
+    opens, tools = fragment.opens, place.tools
+    offers = isinstance(item.body, Tools) and fragment.ids is not None
+    if isinstance(item.body, Tools) and (item.body.tools or tools is not None):
+        tools = item.body.tools
+    has_tools = offers or (place.has_tools and opens is None)
+    return Place(item, opens or place.role, has_tools, tools, ledger)
+
+
+def _opens_answer(item: ContextItem) -> bool:
+    return isinstance(item.body, Request) and item.is_final
+
+
+def _continues(before: ContextItem | None, request: ContextItem) -> bool:
+    """Say whether a request continues the answer right before it.
+
+    A request that follows the answer was written after it was cut off. One that was
+    queued behind it opens a turn of its own.
+    """
+    if before is None:
+        return False
+    is_cut_off = isinstance(before.body, Generation) and before.body.finish_reason in CONTINUABLE
+    return is_cut_off and before.entry in request.parents
+
+
+def render_seed(tokenizer: Digest, template: Digest) -> Digest:
+    """Return the render digest of the empty context."""
+    return tagged_sha256(b"antiphon/v1/render", tokenizer + template + RECIPE_DIGEST)
+
+
+def extend_render_digest(digest: Digest, entry: EntryId, token_ids: Sequence[int]) -> Digest:
+    """Extend a digest by one entry: previous ‖ id ‖ count ‖ ids, numbers 4 B little-endian."""
+    packed = pack(f"<{1 + len(token_ids)}I", len(token_ids), *token_ids)
+    return Digest(hashlib.sha256(digest + entry + packed).digest())

@@ -1,0 +1,86 @@
+"""Templates: split at sentinels, checked at load, and local ones by pairs of roles."""
+
+import pytest
+
+from model_host.refusals import TemplateUnsupported
+from model_host.rendering.template import Template, check_template, find_pairs
+from tests.model_host.rendering.test_render import CHATML, ENCODER, TEMPLATE
+from tests.model_host.templates import ALTERNATING, LLAMA31, QWEN
+
+
+def test_the_self_check_accepts_chatml():
+    report = check_template(TEMPLATE, ENCODER)
+    assert report.append_only
+    assert report.sentinels_equal_plain
+
+
+def test_the_self_check_reports_a_template_that_rewrites_history():
+    rewriting = Template(
+        "{% for m in messages %}{{ (messages|length|string) + m['role'] + m['content'] }}"
+        "{% endfor %}{% if add_generation_prompt %}assistant{% endif %}"
+    )
+    assert not check_template(rewriting, ENCODER).append_only
+
+
+LAST_TURN_THINKS = (
+    "{% for m in messages %}<|im_start|>{{ m['role'] }}\n"
+    "{% if loop.last and m['role'] == 'assistant' %}<think>\n\n</think>\n\n{% endif %}"
+    "{{ m['content'] }}<|im_end|>\n{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
+COUNTING = "{% for m in messages %}{{ messages|length }}{{ m['content'] }}{% endfor %}"
+HEADER_THINKS = (
+    "{% for m in messages %}<{{ m['role'] }}>{{ m['content'] }}{% endfor %}"
+    "{% if add_generation_prompt %}<assistant><think>{% endif %}"
+)
+
+
+@pytest.mark.parametrize("source", [CHATML, LLAMA31, QWEN])
+def test_the_literals_of_a_local_template_are_those_of_pairs_of_roles(source: str):
+    template = Template(source, bos_token="<s>")
+    pairs = find_pairs(template)
+    assert pairs is not None
+    turns = ["system", "user", "assistant", "user", "user", "assistant", "tool"]
+    found = template.literals(turns, header=False)
+    assert found[:-1] == [pairs[key] for key in zip([None, *turns], turns, strict=False)]
+    assert template.literals(turns, header=True)[-1] == pairs["tool", "assistant"]
+
+
+def test_a_local_template_may_refuse_pairs_of_roles():
+    pairs = find_pairs(Template(ALTERNATING))
+    assert pairs is not None
+    assert pairs["user", "assistant"] == " [/INST]"
+    assert pairs[None, "assistant"] is None
+    assert pairs["user", "user"] is None
+
+
+@pytest.mark.parametrize("source", [LAST_TURN_THINKS, COUNTING, HEADER_THINKS])
+def test_a_template_that_looks_further_than_two_turns_is_not_local(source: str):
+    assert find_pairs(Template(source)) is None
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "{% for m in messages %}{{ m['content']|upper }}{% endfor %}",
+        "{% for m in messages %}{{ m['content'] + m['content'] }}{% endfor %}",
+        "{{ raise_exception('no') }}",
+        "{{ strftime_now('%Y') }}",
+        "{% for m in messages %}",
+        "{{ messages.__class__.__mro__ }}",
+        "{{ 1 // 0 }}{% for m in messages %}{{ m['content'] }}{% endfor %}",
+        "{% for m in messages %}{{ m['content'] + 1 }}{% endfor %}",
+    ],
+)
+def test_a_template_that_can_not_be_split_or_run_is_refused(source: str):
+    with pytest.raises(TemplateUnsupported):
+        Template(source).literals(["user"], header=True)
+
+
+def test_a_template_with_another_text_for_its_tokens_has_another_digest():
+    source = "{{ bos_token }}{% for m in messages %}{{ m.content }}{{ eos_token }}{% endfor %}"
+    digests = {
+        Template(source, bos_token=bos, eos_token=eos).digest
+        for bos, eos in (("", ""), ("<s>", ""), ("", "<s>"), ("<s>", "</s>"), ("<s></s>", ""))
+    }
+    assert len(digests) == 5
