@@ -181,6 +181,7 @@ async def test_a_refusal_names_its_reason_and_the_message_to_withdraw(lab: Lab):
         assert (await trip.ask("Again.")).text == "Heard: Again."
         assert [e.text for e in await trip.history() if isinstance(e, antiphon.Said)] == ["Again."]
 
+
 @antiphon.tool
 def fails() -> str:
     """Fail."""
