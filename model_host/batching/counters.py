@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 from model_host.batching.job import Found
 from model_host.kv import PoolCounters
 from replica.ids import ConversationId, EntryId
-from replica.log import FinishReason, Usage
+from replica.log import FinishReason, Usage, split_finish_detail
 from replica.measures import Histogram, Measure, Measures
 
 if TYPE_CHECKING:
@@ -114,7 +114,7 @@ class AnswerCounters:
     def note_refusal(self, finish: FinishReason, detail: str) -> None:
         """Count a refusal, whose detail begins with its reason (`finish_detail`)."""
         is_refused = finish is FinishReason.REFUSED
-        self.refused[detail.partition(":")[0] if is_refused else finish.name] += 1
+        self.refused[split_finish_detail(detail)[0] if is_refused else finish.name] += 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -384,5 +384,4 @@ def expired(request: Request, now_ms: int) -> RequestExpired | None:
 
 def _is_busy(node: SealNode | None, runs: list[SealNode]) -> bool:
     """Say whether a seal with a run is in the chain that ends with `node`."""
-    chain = {each.id for each in node.chain()} if node is not None and runs else set()
-    return any(run.id in chain for run in runs)
+    return node is not None and any(node.extends(run) for run in runs)

@@ -18,7 +18,7 @@ from replica.conversation import (
 )
 from replica.ids import ConversationId, EntryId, PublicKey, short
 from replica.io.asked_host import choose_host
-from replica.io.hub_status import means_away
+from replica.io.hub_status import any_vouched, means_away
 from replica.io.issued_invitations import ISSUED, note_grant
 from replica.io.linked_hosts import learn_hosts
 from replica.io.logger import get_logger
@@ -47,6 +47,9 @@ _log = get_logger()
 
 SEED_BITS = 63
 HUB_WAIT_S = 5.0
+HOST_BACK_S = 7.5
+"""Time in which a host is linked again to a hub that was restarted: 1.5 × RECONNECT_MAX_S."""
+LOOK_S = 0.5
 OUTPUT_TOKENS_MAX = 512
 """Output tokens of an answer where nobody states a limit; one that was cut off can go on."""
 
@@ -56,9 +59,11 @@ async def choose_host_to_grant(
     named: PublicKey | None,
     pinned: PublicKey | None,
     timeout_s: float = HUB_WAIT_S,
+    back_s: float = HOST_BACK_S,
 ) -> HostChoice:
     """Ask the hub for its hosts and choose the one to grant to (LINK-31).
 
+    Where the hub has none now, and vouched for one before, it is waited for `back_s` seconds.
     Neither a named host nor a pinned one is asked for: it need not be linked. While the hub is
     away, those that it named last count. Raises NoHost, caused by the hub's absence if that is
     why no host is known, and the error of a link for which the hub is there.
@@ -67,6 +72,7 @@ async def choose_host_to_grant(
     await replica.wait_for(lambda: hub.is_tried, timeout_s)
     if named is None and pinned is None:
         await learn_hosts(replica, end_s - time.monotonic())
+        await _until_host_is_back(replica, back_s)
     try:
         return host_to_grant(named, pinned, hub.hosts)
     except NoHost as error:
@@ -76,6 +82,16 @@ async def choose_host_to_grant(
             raise hub.last_error from error
         away = f"{error.detail}; the hub is away [{hub.last_error.reason}]"
         raise NoHost(away) from hub.last_error
+
+
+async def _until_host_is_back(replica: Replica, timeout_s: float) -> None:
+    """Wait for a host of a hub that vouched for one: a hub that was restarted has none yet."""
+    hub, end_s = replica.hub, time.monotonic() + timeout_s
+    while (
+        hub.has_vouched and not any_vouched(hub.hosts) and (left_s := end_s - time.monotonic()) > 0
+    ):
+        await replica.wait_for(lambda: any_vouched(hub.hosts), min(LOOK_S, left_s))
+        await learn_hosts(replica)
 
 
 async def begin(

@@ -1,7 +1,7 @@
 """The current status of a hub: its link, its hosts, the state of each conversation."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from math import inf
 
 from replica.conversation import Conversation, means_removal, refusal_of
@@ -63,6 +63,8 @@ class HubStatus:
 
         A Welcome names them; what changes behind it is known once somebody asks: `learn_hosts`.
         """
+        self.has_vouched = False
+        """Whether the hub ever vouched for a host, which comes back after a restart of the hub."""
         self._deliver = deliver
         self._core = core
         self._link = link
@@ -91,9 +93,11 @@ class HubStatus:
                 self._compared[conversation] = since
             case Welcomed(welcome):
                 self.hosts = welcome.hosts
+                self.has_vouched |= any_vouched(self.hosts)
                 self._closed_by, self._is_welcomed = None, True
             case HostsLearned(hosts):
                 self.hosts = hosts
+                self.has_vouched |= any_vouched(self.hosts)
             case EntryFailed(conversation, entry, fault, is_own):
                 self._refusals[conversation] = fault
                 if is_own and entry is None:
@@ -250,6 +254,11 @@ def _say_refused(
         entry=short(entry or b""),
     )
     said.warning("an entry of the hub was refused" if is_own else "the hub refused")
+
+
+def any_vouched(hosts: Iterable[LinkedHost]) -> bool:
+    """Say whether a hub vouches for one of its hosts."""
+    return any(host.vouched for host in hosts)
 
 
 def means_away(error: AntiphonError) -> bool:

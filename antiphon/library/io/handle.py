@@ -95,16 +95,18 @@ class Handle:
         await begin.learn_hosts_of(self.replica, held)
         return begin.request_options(self.replica, held, key=key, **given)
 
-    async def grant_host(self) -> None:
+    async def grant_host(self, *, back_s: float = begin.HOST_BACK_S) -> None:
         """Grant the conversation to the host pinned, or vouched for by the hub; log which it is.
 
-        Raises NoHost, HostMissing for a member that is no owner, and KeyRemoved.
+        A host that was there before is waited for `back_s` seconds. Raises NoHost, HostMissing
+        for a member that is no owner, and KeyRemoved.
         """
         held, ours = await self._held(), self.replica.public
         if not held.log.membership.is_owner(ours):
             raise removal_of(held, ours) or HostMissing()
         wait_s = begin.HUB_WAIT_S if self.replica.hub.is_configured else 0.0
-        choice = await begin.choose_host_to_grant(self.replica, self._shared.pinned, None, wait_s)
+        pinned = self._shared.pinned
+        choice = await begin.choose_host_to_grant(self.replica, pinned, None, wait_s, back_s)
         await begin.grant_to_host(self.replica, self.id, choice)
 
     async def caught_up(self) -> None:

@@ -268,7 +268,7 @@ class Replica:
             await turns.say_as_system(self._core, handle.id, system, place)
         if not has_host(held):
             with suppress(NoHost):  # offline, or none is there yet: the first request asks again
-                await handle.grant_host()
+                await handle.grant_host(back_s=0.0)
         await handle.rename(name)
 
     async def _hear_of_all(self) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 import antiphon
 from replica.ids import PublicKey
-from replica.io import keys, linked_hosts
+from replica.io import Replica, begin, keys, linked_hosts
 from replica.log.entry import public_key
 from syncd.io.config import HubConfig
 from syncd.io.server import start
@@ -100,6 +100,32 @@ async def test_of_several_hosts_of_a_conversation_the_linked_one_is_asked(pair: 
         await stack.enter_async_context(pair.host("second"))
         await pair.left("first")
         assert (await trip.ask("Now?", timeout_s=WAIT_S)).text == "You said: Now?"
+
+
+async def test_a_new_conversation_waits_for_the_host_of_a_restarted_hub(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+):
+    """It was refused at once: the hub had no host for the first seconds."""
+    assert pair.hub is not None
+    loop, asked, learn_hosts = asyncio.get_running_loop(), asyncio.Event(), begin.learn_hosts
+
+    async def note(replica: Replica, *timeout_s: float) -> None:
+        await learn_hosts(replica, *timeout_s)
+        loop.call_soon_threadsafe(asked.set)
+
+    async with AsyncExitStack() as stack, pair.open() as me:
+        async with pair.host("first"):
+            await (await me.conversation("one")).ask("Capital?", timeout_s=WAIT_S)
+        await pair.left("first")
+        port = int(pair.hub.address.rpartition(":")[2])
+        await pair.hub.stop()
+        await pair.start_hub(port=port)
+        await me.sync()
+        monkeypatch.setattr(begin, "learn_hosts", note)
+        asking = asyncio.create_task((await me.conversation("two")).ask("Now?", timeout_s=WAIT_S))
+        await asked.wait()
+        await stack.enter_async_context(pair.host("first"))
+        assert (await asking).text == "You said: Now?"
 
 
 async def test_without_a_grant_of_the_hub_s_operator_a_later_host_is_given_nothing(pair: Pair):
