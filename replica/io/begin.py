@@ -48,7 +48,7 @@ _log = get_logger()
 SEED_BITS = 63
 HUB_WAIT_S = 5.0
 HOST_BACK_S = 7.5
-"""Time in which a host is linked again to a hub that was restarted: 1.5 × RECONNECT_MAX_S."""
+"""Time in which a host is linked again to a hub that was restarted: 1.5 times RECONNECT_MAX_S."""
 LOOK_S = 0.5
 OUTPUT_TOKENS_MAX = 512
 """Output tokens of an answer where nobody states a limit; one that was cut off can go on."""
