@@ -19,7 +19,7 @@ from antiphon.cli.send import say_awaited
 from antiphon.cli.turn import run_turn, turn_record
 from replica.errors import AntiphonError
 from replica.ids import EntryId
-from replica.io import turns
+from replica.io import answers
 
 
 async def talk(chat: ChatSession) -> int:
@@ -79,12 +79,12 @@ class _Answer:
         )
         try:
             async for event in events:
-                if isinstance(event, turns.Asked):
+                if isinstance(event, answers.Asked):
                     self._request = event.request
                     chat.follow(event)
                     await self._say_if_offline()
                 screen.show(event)
-                if isinstance(event, turns.Finished):
+                if isinstance(event, answers.Finished):
                     if self._cancelling is not None:
                         await self._cancelling
                     raise_if_refused(event.generation)

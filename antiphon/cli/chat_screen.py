@@ -25,7 +25,7 @@ from antiphon.cli.undone import is_undone
 from replica.conversation import Conversation
 from replica.errors import AntiphonError
 from replica.ids import EntryId
-from replica.io import turns
+from replica.io import answers
 from replica.log import (
     Conflict,
     Entry,
@@ -136,19 +136,19 @@ class ChatScreen:
         """Forget the state of the answer before."""
         self._rate, self._progress = Rate(), Text("")
 
-    async def show(self, event: turns.TurnEvent, now_s: float) -> None:
+    async def show(self, event: answers.TurnEvent, now_s: float) -> None:
         """Show one event of the answer under way."""
         match event:
-            case turns.Prefilling(progress):
+            case answers.Prefilling(progress):
                 self._progress = bar(progress, is_ascii=self._out.is_ascii)
-            case turns.Delta(text, tokens):
+            case answers.Delta(text, tokens):
                 self._rate.feed(now_s, tokens)
                 self._write(self._canvas.compose(harmless(text), None))
-            case turns.Discarded():
+            case answers.Discarded():
                 self.note("the host began the answer again; ignore the text above", "yellow")
-            case turns.NotTaken(error):
+            case answers.NotTaken(error):
                 self.note(not_taken_words(error), "yellow")
-            case turns.Finished(answer, generation):
+            case answers.Finished(answer, generation):
                 await self._end_answer(answer, generation)
             case _:
                 pass

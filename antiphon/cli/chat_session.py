@@ -16,7 +16,7 @@ from antiphon.cli.turn import check_text, continuable, may_write, options_for, w
 from replica.conversation import Conversation, KeyRemoved, Place, removal_of
 from replica.errors import AntiphonError
 from replica.ids import ConversationId, EntryId, short
-from replica.io import Replica, RequestOptions, begin, cancels, documents, turns
+from replica.io import Replica, RequestOptions, answers, begin, cancels, documents, turns
 from replica.log import Conflict, Entry, Generation, reach
 
 CONTINUE_STEP = "/continue goes on"
@@ -157,7 +157,7 @@ class ChatSession:
         await begin.learn_hosts_of(self.replica, self.held, profile=changes.get("profile"))
         return options_for(self.replica, self.held, changes=changes)
 
-    async def write(self, turn: Turn) -> turns.Asked:
+    async def write(self, turn: Turn) -> answers.Asked:
         """Write a turn; durable here when it returns. Raises the errors of `write_turn`."""
         options = await self.options(turn)
         asked = await write_turn(
@@ -166,7 +166,7 @@ class ChatSession:
         self.follow(asked)
         return asked
 
-    def follow(self, asked: turns.Asked) -> None:
+    def follow(self, asked: answers.Asked) -> None:
         """Stay on the branch of a turn that was just written."""
         self.branch = asked.request.hex()
 

@@ -33,7 +33,7 @@ from antiphon.cli.rows import TALK, entries_at
 from replica.conversation import Conversation, Place
 from replica.errors import AntiphonError
 from replica.ids import EntryId
-from replica.io import turns
+from replica.io import answers
 from replica.link import EntriesAdmitted, Event
 from replica.log import Kind
 
@@ -64,7 +64,7 @@ class TerminalChat:
         self._view = NO_BRANCH
         self._is_stale = True
         self._printed = Printed(chat.held)
-        self._answer: turns.AnswerWatch | None = None
+        self._answer: answers.AnswerWatch | None = None
         self._answered: EntryId | None = None
         self._cancelled: dict[EntryId, float] = {}
         """Requests that were cancelled, and when that was seen: their answers may yet end."""
@@ -268,7 +268,7 @@ class TerminalChat:
             return False
         self._screen.begin_answer()
         self._presence.note_news()
-        self._answer = turns.AnswerWatch(self._chat.replica, self._chat.held.id, running)
+        self._answer = answers.AnswerWatch(self._chat.replica, self._chat.held.id, running)
         self._answered = running
         return True
 
@@ -296,12 +296,12 @@ class TerminalChat:
         for event in events:
             self._presence.note_news()
             await self._screen.show(event, time.monotonic())
-            if isinstance(event, turns.Finished):
+            if isinstance(event, answers.Finished):
                 self._finish(request, event)
                 return True
         return False
 
-    def _finish(self, request: EntryId, event: turns.Finished) -> None:
+    def _finish(self, request: EntryId, event: answers.Finished) -> None:
         self._printed.add(event.id)
         self._cancelled.pop(request, None)
         self._is_stale = True

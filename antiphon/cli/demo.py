@@ -27,7 +27,16 @@ from antiphon.cli.up import fetch_model
 from replica.conversation import Place, newest_place, place_at
 from replica.errors import AntiphonError
 from replica.ids import ConversationId, EntryId, short
-from replica.io import HostCalls, Replica, RequestOptions, begin, load_or_create, python, turns
+from replica.io import (
+    HostCalls,
+    Replica,
+    RequestOptions,
+    answers,
+    begin,
+    load_or_create,
+    python,
+    turns,
+)
 from replica.log import Genesis, Grant, Message, Request, Role, Sampling, Text, public_key
 
 MODEL = "SmolLM2-135M-Instruct"
@@ -98,7 +107,7 @@ class Demo:
         sizes = bytes_words(self.wire_bytes)
         self.out.say(f"each turn on the wire, both ways, drafts included: {sizes}")
 
-    async def step_2_kill(self, replica: Replica) -> turns.Finished:
+    async def step_2_kill(self, replica: Replica) -> answers.Finished:
         """Kill both daemons; the fourth turn restores the KV cache of the first three."""
         self.out.begin_step(2, "Both daemons killed, the KV cache restored from its checkpoint")
         tokens = await self._wait_for_checkpoint(replica)
@@ -124,7 +133,7 @@ class Demo:
         )
         return finished
 
-    async def step_3_forget(self, replica: Replica, fourth: turns.Finished) -> None:
+    async def step_3_forget(self, replica: Replica, fourth: answers.Finished) -> None:
         """Delete the host's derived state; recompute the same tokens from the log."""
         self.out.begin_step(
             3, "The host's checkpoints deleted, everything computed from the log again"
@@ -233,7 +242,7 @@ class Demo:
         *,
         place: Place | None = None,
         options: RequestOptions | None = None,
-    ) -> turns.Finished:
+    ) -> answers.Finished:
         held = replica.shelf[self.conversation]
         place = place or newest_place(held)
         options = options or RequestOptions(
@@ -241,12 +250,12 @@ class Demo:
         )
         self.out.question(text)
         before = self.relay.bytes_total
-        finished: turns.Finished | None = None
+        finished: answers.Finished | None = None
         async for event in turns.ask(
             replica, self.conversation, text, place, options, silence_max_s=WAIT_S
         ):
             self.out.answer(event)
-            if isinstance(event, turns.Finished):
+            if isinstance(event, answers.Finished):
                 turns.raise_if_refused(event.generation)
                 finished = event
         assert finished is not None, "a followed answer ends with Finished"
@@ -290,12 +299,12 @@ class Demo:
         held = replica.shelf.get(self.conversation)
         return held is not None and all(held.order.generation_of(r) for r in requests)
 
-    def _request_of(self, replica: Replica, finished: turns.Finished) -> EntryId:
+    def _request_of(self, replica: Replica, finished: answers.Finished) -> EntryId:
         held = replica.shelf[self.conversation]
         seal = held.log.entries[finished.id].header.parents[0]
         return held.order.nodes[seal].seal.request
 
-    def _new_tokens(self, replica: Replica, finished: turns.Finished) -> int:
+    def _new_tokens(self, replica: Replica, finished: answers.Finished) -> int:
         """Count the new prompt tokens of a turn: those of its message and its request."""
         held = replica.shelf[self.conversation]
         seal = held.order.nodes[held.log.entries[finished.id].header.parents[0]].seal
@@ -315,7 +324,7 @@ class Demo:
         self.out.check("the graph can be drawn", process.returncode == 0, "antiphon log --graph")
 
 
-def _ids(finished: turns.Finished) -> str:
+def _ids(finished: answers.Finished) -> str:
     ids = finished.generation.token_ids
     shown = " ".join(map(str, ids[:10]))
     return f"{shown} … ({len(ids)} ids)"

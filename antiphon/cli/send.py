@@ -52,7 +52,7 @@ from replica.conversation import (
     says_nothing,
 )
 from replica.ids import EntryId, PublicKey, short
-from replica.io import Replica, petnames, turns
+from replica.io import Replica, answers, petnames, turns
 from replica.log import Conflict, ToolCall, Tools
 from replica.log import Text as TextPart
 from replica.refusals import ArgumentInvalid
@@ -362,8 +362,8 @@ class _Shown:
     """The events of a turn that were shown on `screen`."""
 
     screen: AnswerScreen
-    asked: turns.Asked | None = None
-    finished: turns.Finished | None = None
+    asked: answers.Asked | None = None
+    finished: answers.Finished | None = None
 
 
 async def _show(
@@ -371,7 +371,7 @@ async def _show(
     replica: Replica,
     held: Conversation,
     host: PublicKey,
-    events: AsyncIterable[turns.TurnEvent],
+    events: AsyncIterable[answers.TurnEvent],
     *,
     waits: bool,
 ) -> _Shown:
@@ -383,15 +383,15 @@ async def _show(
     try:
         async for event in events:
             presence.note_news()
-            if isinstance(event, turns.Asked):
+            if isinstance(event, answers.Asked):
                 shown.asked = event
                 if not waits:
                     break
-            if isinstance(event, turns.Finished):
+            if isinstance(event, answers.Finished):
                 shown.finished = event
             shown.screen.show(event)
             if event is shown.asked and not replica.hub.is_linked:
-                shown.screen.show(turns.LinkLost())  # events tell of changes only
+                shown.screen.show(answers.LinkLost())  # events tell of changes only
     except asyncio.CancelledError:
         shown.screen.end()
         if shown.asked is not None:

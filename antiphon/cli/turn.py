@@ -23,7 +23,7 @@ from replica.conversation import (
     retry_place,
 )
 from replica.ids import EntryId, PublicKey, short
-from replica.io import Replica, RequestOptions, TurnEvent, begin, now_ms, turns
+from replica.io import Replica, RequestOptions, TurnEvent, answers, begin, now_ms, turns
 from replica.limits import BODY_BYTES_MAX
 from replica.log import CONTINUABLE, Conflict, Generation, Kind, Message, Part, Tools
 from replica.log import Text as TextPart
@@ -102,7 +102,7 @@ async def write_turn(
     text: str | None,
     place: Place,
     options: RequestOptions,
-) -> turns.Asked:
+) -> answers.Asked:
     """Write the turn; the next message follows its request. Durable here when it returns.
 
     Raises ReadOnlyHere, and the errors of `Replica.append_chain`.
@@ -116,7 +116,7 @@ async def write_turn(
 
 
 async def _follow_branch(
-    session: Session, replica: Replica, held: Conversation, asked: turns.Asked
+    session: Session, replica: Replica, held: Conversation, asked: answers.Asked
 ) -> None:
     choices = await session.choices(replica.store, held.id)
     choices.at, choices.branch = "", asked.request.hex()
@@ -217,13 +217,13 @@ async def run_turn(
         result_of=result_of,
     )
     async for event in events:
-        if isinstance(event, turns.Asked):
+        if isinstance(event, answers.Asked):
             await _follow_branch(session, replica, held, event)
         yield event
 
 
 def turn_record(
-    held: Conversation, asked: turns.Asked | None, finished: turns.Finished | None
+    held: Conversation, asked: answers.Asked | None, finished: answers.Finished | None
 ) -> dict[str, Any]:
     """Return a turn as a JSON object."""
     record: dict[str, Any] = {"conversation": held.id.hex()}

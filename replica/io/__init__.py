@@ -1,8 +1,19 @@
 """A replica's drivers: store, hub link, calls, keys, daemons. The rest of replica/ is pure."""
 
 import replica.io.forked  # noqa: F401  # it comes before gRPC
-from replica.io import begin, cancels, documents, keys, petnames, rpc, status, turns
+from replica.io import answers, begin, cancels, documents, keys, petnames, rpc, status, turns
 from replica.io.answer_errors import AnswerOverdue
+from replica.io.answers import (
+    Asked,
+    Delta,
+    Discarded,
+    Finished,
+    LinkBack,
+    LinkLost,
+    NotTaken,
+    Prefilling,
+    TurnEvent,
+)
 from replica.io.asked_host import HostMissing, choose_host
 from replica.io.blob_calls import BlobCalls
 from replica.io.blob_files import BlobState
@@ -86,19 +97,7 @@ from replica.io.store_lock import require_free
 from replica.io.tail import require_content
 from replica.io.tls_refusals import HubKeyUnknown
 from replica.io.to_the_end import look_at, to_the_end
-from replica.io.turns import (
-    Asked,
-    Delta,
-    Discarded,
-    Finished,
-    LinkBack,
-    LinkLost,
-    NotTaken,
-    Prefilling,
-    RequestOptions,
-    TurnEvent,
-    say_as_system,
-)
+from replica.io.turns import RequestOptions, say_as_system
 from replica.io.unfetched import Unfetched, note_fetched, times_of, unfetched_of
 
 __all__ = [
@@ -159,6 +158,7 @@ __all__ = [
     "Unfetched",
     "add_services",
     "allow_descriptors",
+    "answers",
     "at_home",
     "await_grant",
     "begin",

@@ -46,7 +46,7 @@ from replica.conversation import (
     Conversation as Held,
 )
 from replica.ids import EntryId, tagged_sha256
-from replica.io import cancels, turns
+from replica.io import answers, cancels, turns
 from replica.log import (
     AnswerRefused,
     Body,
@@ -246,7 +246,7 @@ class Run:
 
     async def _follow(self, request: EntryId, feed: Feed) -> AsyncGenerator[e.Event, None]:
         """Yield drafts of the answer, and everything else that happens meanwhile."""
-        watch = turns.AnswerWatch(self._replica, self._at.id, request)
+        watch = answers.AnswerWatch(self._replica, self._at.id, request)
         ahead = CallsAhead(self._replica, request)
         try:
             while True:
@@ -257,11 +257,11 @@ class Run:
                 drafts, finished = list[e.Event](), False
                 for event in await watch.news():
                     match event:
-                        case turns.Delta(text):
+                        case answers.Delta(text):
                             drafts.append(e.Draft(text, request, self._at.id))
-                        case turns.Discarded():
+                        case answers.Discarded():
                             drafts.append(e.Discarded(request, self._at.id))
-                        case turns.Finished():
+                        case answers.Finished():
                             finished = True
                         case _:
                             pass

@@ -20,7 +20,7 @@ from replica.conversation import Conversation as Held
 from replica.conversation import OpenCall, Place, calls_ahead, key_digest, queued_place
 from replica.ids import ConversationId, EntryId, short
 from replica.io import LOOK_AGAIN_S, AnswerOverdue, Replica
-from replica.io.turns import AnswerWatch
+from replica.io.answers import AnswerWatch
 from replica.log import Conflict
 
 CLAIM_S = 0.5

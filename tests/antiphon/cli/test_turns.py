@@ -16,11 +16,12 @@ from replica.conversation.place import Place, newest_place, place_on_branch
 from replica.core import pauses
 from replica.errors import AntiphonError
 from replica.ids import ConversationId, EntryId, PublicKey
-from replica.io import HostMissing, cancels, choose_host, turns
+from replica.io import HostMissing, answers, cancels, choose_host, turns
 from replica.io.answer_errors import AnswerNotBegun, AnswerOverdue
+from replica.io.answers import Delta, Discarded, Finished, Prefilling
 from replica.io.replica import Replica
 from replica.io.rpc import now_ms
-from replica.io.turns import Delta, Discarded, Finished, Prefilling, RequestOptions
+from replica.io.turns import RequestOptions
 from replica.log.body import (
     FinishReason,
     Genesis,
@@ -62,7 +63,7 @@ class Scene:
 
     async def ask(
         self, text: str | None, place: Place | None = None, silence_max_s: float | None = 20.0
-    ) -> list[turns.TurnEvent]:
+    ) -> list[answers.TurnEvent]:
         events = turns.ask(
             self.replica,
             self.conversation,
@@ -105,7 +106,7 @@ async def scene(tmp_path: Path) -> AsyncIterator[Scene]:
     await made.hub.stop()
 
 
-def text_shown(events: list[turns.TurnEvent]) -> str:
+def text_shown(events: list[answers.TurnEvent]) -> str:
     return "".join(event.text for event in events if isinstance(event, Delta))
 
 
@@ -124,7 +125,7 @@ async def test_the_streamed_answer_is_the_logged_one(scene: Scene) -> None:
     finished = events[-1]
     assert isinstance(finished, Finished)
     assert text_shown(events) == text_of(finished.generation.parts) == "You said: hello there"
-    assert isinstance(events[0], turns.Asked)
+    assert isinstance(events[0], answers.Asked)
 
 
 async def test_progress_comes_before_the_first_word(scene: Scene) -> None:
@@ -139,8 +140,10 @@ async def test_progress_comes_before_the_first_word(scene: Scene) -> None:
 
 async def test_a_late_follower_gets_the_whole_answer(scene: Scene) -> None:
     asked = (await scene.ask("hello"))[0]
-    assert isinstance(asked, turns.Asked)
-    again = [e async for e in turns.follow_answer(scene.replica, scene.conversation, asked.request)]
+    assert isinstance(asked, answers.Asked)
+    again = [
+        e async for e in answers.follow_answer(scene.replica, scene.conversation, asked.request)
+    ]
     assert text_shown(again) == "You said: hello"
     assert isinstance(again[-1], Finished)
 
@@ -156,8 +159,8 @@ async def test_a_follower_that_joins_in_the_middle_misses_nothing(scene: Scene) 
     assert text_shown(await first) == text_shown(await second) == "You said: one two three"
 
 
-async def _follow(scene: Scene, request: EntryId) -> list[turns.TurnEvent]:
-    following = turns.follow_answer(scene.replica, scene.conversation, request)
+async def _follow(scene: Scene, request: EntryId) -> list[answers.TurnEvent]:
+    following = answers.follow_answer(scene.replica, scene.conversation, request)
     return [event async for event in following]
 
 
@@ -180,8 +183,8 @@ async def test_a_cancelled_answer_keeps_the_shown_text(scene: Scene) -> None:
 async def test_a_new_run_discards_the_shown_text(scene: Scene) -> None:
     held = scene.replica.shelf[scene.conversation]
     request = EntryId(b"r" * 32)
-    watch = turns.AnswerWatch(scene.replica, held.id, request)
-    events: list[turns.TurnEvent] = []
+    watch = answers.AnswerWatch(scene.replica, held.id, request)
+    events: list[answers.TurnEvent] = []
     for run, words in ((1, (b"one ", b"two")), (2, (b"uno ",))):
         stream = DraftStream(held.id, request, run)
         for number, data in enumerate(words):
@@ -217,7 +220,7 @@ async def test_an_answer_that_has_begun_in_time_is_waited_for(scene: Scene) -> N
     )
     (first,) = scene.replica.shelf[scene.conversation].order.seal_of
     with pytest.raises(AnswerNotBegun):
-        await follow_until(scene, second.request, begin_by_ms=now_ms() - turns.BEGIN_GRACE_MS - 1)
+        await follow_until(scene, second.request, begin_by_ms=now_ms() - answers.BEGIN_GRACE_MS - 1)
     scene.gate.set()
     assert isinstance((await follow_until(scene, first, begin_by_ms=1))[-1], Finished)
     await asking
@@ -225,8 +228,8 @@ async def test_an_answer_that_has_begun_in_time_is_waited_for(scene: Scene) -> N
 
 async def follow_until(
     scene: Scene, request: EntryId, *, begin_by_ms: int
-) -> list[turns.TurnEvent]:
-    following = turns.follow_answer(
+) -> list[answers.TurnEvent]:
+    following = answers.follow_answer(
         scene.replica, scene.conversation, request, begin_by_ms=begin_by_ms
     )
     return [event async for event in following]
@@ -273,7 +276,7 @@ async def test_a_turn_ahead_that_goes_on_is_news(scene: Scene) -> None:
     second = await turns.say_and_request(
         scene.replica, scene.conversation, (Text("four"),), scene.here, to_nobody
     )
-    watch = turns.AnswerWatch(scene.replica, scene.conversation, second.request)
+    watch = answers.AnswerWatch(scene.replica, scene.conversation, second.request)
     await watch.news()
     await watch.wait(0.5, 0.4)
     scene.gate.set()
@@ -321,8 +324,8 @@ async def test_the_loss_of_the_hub_is_reported_and_survived(scene: Scene) -> Non
     scene.hub = await start(HubConfig(data_dir=scene.folder / "hub", listen=address))
     events = await asking
     kinds = [type(event) for event in events]
-    assert turns.LinkLost in kinds
-    assert kinds.index(turns.LinkLost) < len(kinds) - 1 - kinds[::-1].index(turns.LinkBack)
+    assert answers.LinkLost in kinds
+    assert kinds.index(answers.LinkLost) < len(kinds) - 1 - kinds[::-1].index(answers.LinkBack)
     at = max((i for i, e in enumerate(events) if isinstance(e, Discarded)), default=-1)
     assert text_shown(events[at + 1 :]) == "You said: one two three"
 
@@ -340,8 +343,8 @@ async def test_places_follow_answers_messages_seals_and_the_genesis(scene: Scene
     first = (await scene.ask("one"))[0], (await scene.ask("two"))[0]
     held = scene.replica.shelf[scene.conversation]
     one, two = first
-    assert isinstance(one, turns.Asked)
-    assert isinstance(two, turns.Asked)
+    assert isinstance(one, answers.Asked)
+    assert isinstance(two, answers.Asked)
     assert one.message is not None
     seal_one, seal_two = (held.order.seal_of[a.request] for a in (one, two))
     answer_one = held.order.nodes[seal_one].generation
@@ -367,13 +370,13 @@ async def test_an_unanswered_request_is_followed_where_it_stands(scene: Scene) -
     held = scene.replica.shelf[scene.conversation]
     assert place_on_branch(held, asked.request) == Place((asked.request,), place.basis)
     scene.gate.set()
-    async for _ in turns.follow_answer(scene.replica, scene.conversation, asked.request):
+    async for _ in answers.follow_answer(scene.replica, scene.conversation, asked.request):
         pass
 
 
 async def test_the_same_context_gives_the_same_place_for_a_second_answer(scene: Scene) -> None:
     asked = (await scene.ask("one"))[0]
-    assert isinstance(asked, turns.Asked)
+    assert isinstance(asked, answers.Asked)
     assert asked.message is not None
     held = scene.replica.shelf[scene.conversation]
     await scene.ask(None, place_at(held, asked.message))
