@@ -63,7 +63,7 @@ def test_entries_that_the_hub_refused_are_named_and_not_waited_for(
         assert said.exit_code == 0
         assert "the hub does not take 2 entries" in said.stderr, command
     assert me.record("status")["conversations"][0]["refusal"] == "QUOTA_EXCEEDED"
-    assert me.record("new")["synchronized"]
+    assert me.record("new", "--no-host")["synchronized"]
 
 
 @pytest.mark.usefixtures("short_waits")
