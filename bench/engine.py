@@ -20,6 +20,7 @@ from pathlib import Path
 
 import torch
 
+from bench.pages import Pages
 from bench.result import Goal, arguments, report, say
 from model_host.engine.torch_engine import TorchEngine
 from model_host.engine.weights import DTYPES
@@ -41,14 +42,6 @@ Figures = dict[str, float]
 def token_ids(count: int, seed: int) -> list[int]:
     """Return token ids of plain words, equal for equal seeds."""
     return [1000 + (7919 * (i + seed)) % 40_000 for i in range(count)]
-
-
-@dataclass(slots=True)
-class Pages:
-    """The page table of one sequence."""
-
-    slabs: list[int]
-    tokens: int = 0
 
 
 class Ours:

@@ -17,13 +17,13 @@ import numpy as np
 import torch
 
 from bench.natural_text import natural_text
+from bench.pages import Memory, Pages
 from bench.result import Goal, arguments, report, say
 from model_host.engine import Tokenizer
 from model_host.engine.torch_engine import TorchEngine
 from model_host.engine_api import CHUNK_TOKENS, Logits
 from model_host.io.fetch import cache_dir, resolve
 from model_host.kv import SLAB_TOKENS, Bytes
-from tests.model_host.engine.pages import Memory, Pages
 
 MODEL = "SmolLM2-135M-Instruct"
 NUMERICS = ("q4", "bf16", "fp32")

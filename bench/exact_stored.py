@@ -9,10 +9,10 @@ from pathlib import Path
 from bench import archives, jobs
 from bench.exact import Compared, Reference
 from bench.hub_blobs import HubBlobs
+from bench.pages import Memory
 from model_host.engine.torch_engine import TorchEngine
 from model_host.engine_api import Slice
 from model_host.kv import KVSequence
-from tests.model_host.engine.pages import Memory
 
 CONVERSATION = b"c" * 32
 SIZES = (1, 7, 16, 60, 200)

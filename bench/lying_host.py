@@ -1,4 +1,4 @@
-"""A host that signs other answers than it computed, to see whether a replay finds them."""
+"""Hosts that sign other answers than they computed, or compute otherwise: does a replay find it?"""
 
 import os
 from collections.abc import Callable
@@ -7,6 +7,7 @@ from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from model_host.engine.torch_engine import TorchEngine
 from model_host.generation import gather, plan
 from model_host.io.offers import Offer
 from model_host.rendering import Contexts
@@ -97,3 +98,16 @@ def with_token(answer: Generation, index: int, token_id: int) -> Generation:
     """Return an answer with another token at an index, and all else as it was."""
     ids = (*answer.token_ids[:index], token_id, *answer.token_ids[index + 1 :])
     return replace(answer, token_ids=ids)
+
+
+def with_other_weights(engine: TorchEngine) -> TorchEngine:
+    """Return an engine whose first two layers have changed places."""
+    first, second, *rest = engine.model.layers
+    model = replace(engine.model, layers=(second, first, *rest))
+    return replace(engine, model=model, file=replace(engine.file, sha256=b"w" * 32))
+
+
+def with_another_template(engine: TorchEngine) -> TorchEngine:
+    """Return an engine whose template has another system prompt."""
+    template = engine.file.template.replace("You are a helpful", "You are an unhelpful")
+    return replace(engine, file=replace(engine.file, template=template))

@@ -13,7 +13,10 @@ from argparse import ArgumentParser, RawDescriptionHelpFormatter
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
 from antiphon.conformance.suites.recording import Json, Recorder
+from bench.talk import GREEDY, Talk
 from model_host.generation import gather, plan
 from model_host.io.config import HostConfig
 from model_host.io.offers import Offer
@@ -27,14 +30,12 @@ from replica.log import Conflict, Generation, Message, Request, Role, Sampling, 
 from replica.order import frontier
 from syncd.io.config import HubConfig
 from syncd.io.server import start as start_hub
-from tests.support.talk import Talk, key_of
 
 TITLE = "Replay answers that were sampled, stopped, continued, and asked for twice."
 REQUIREMENTS = (
     "HOST-4", "HOST-5", "HOST-6", "HOST-7", "HOST-10", "HOST-11", "HOST-20", "HOST-73",
     "HOST-74", "HOST-75", "HOST-79",
 )  # fmt: skip
-GREEDY = Sampling()
 SEEDED = Sampling(temperature=0.9, top_p=0.95, seed=11)
 PENALISED = Sampling(temperature=1.1, top_k=40, repetition_penalty=1.2, seed=5)
 
@@ -153,18 +154,19 @@ async def record(name: str, replica: Replica, host: HostServer) -> Json:
     await talk.say("Answer in one sentence.", Speaker.SYSTEM)
     asked: dict[str, EntryId] = {}
     for turn in TURNS:
-        options = {"sampling": turn.sampling, "tokens": turn.tokens, "stop": turn.stop}
         if turn.again:
-            body = Request(host.key, turn.sampling, output_tokens_max=turn.tokens, stop=turn.stop)
-            again = talk.held.log.entries[asked[turn.again]].header
-            entry = await replica.append(
-                talk.id, body, parents=again.parents, basis=again.basis, conflict=Conflict.FORK
+            asked[turn.label] = await talk.regenerate(
+                asked[turn.again],
+                sampling=turn.sampling,
+                output_tokens_max=turn.tokens,
+                stop=turn.stop,
             )
-            asked[turn.label] = entry.id
         else:
             if turn.text:
                 await talk.say(turn.text)
-            asked[turn.label] = await talk.request(**options)
+            asked[turn.label] = await talk.request(
+                sampling=turn.sampling, tokens=turn.tokens, stop=turn.stop
+            )
         recording.add(turn, await talk.answer(asked[turn.label]))
     return recording.content(host.thread.engine.numerics_class)
 
@@ -176,7 +178,7 @@ async def _main(folder: Path, numerics: str) -> None:
         path = Path(scratch) / "replica" / "log.db"
         async with (
             start_host(config) as host,
-            Replica.open(path, key_of(1), hub.address) as replica,
+            Replica.open(path, Ed25519PrivateKey.generate(), hub.address) as replica,
         ):
             content = await record(f"smollm2-{numerics}", replica, host)
         await hub.stop()

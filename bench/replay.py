@@ -17,7 +17,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
@@ -27,8 +27,9 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from bench.agents import AGENTS, MESSAGE_TOKENS, OUTPUT_TOKENS, PREFIX_TOKENS
 from bench.agents import TURNS as AGENT_TURNS
 from bench.hub_process import hub_process
-from bench.lying_host import Liar, with_token
+from bench.lying_host import Liar, with_another_template, with_other_weights, with_token
 from bench.result import Goal, arguments, report, say
+from bench.talk import Talk
 from bench.turn import text_of
 from model_host.engine import Tokenizer
 from model_host.engine.torch_engine import TorchEngine
@@ -40,20 +41,9 @@ from model_host.io.server import start as start_host
 from model_host.kv import PagePool
 from model_host.replay import Pass, ReplayPages, collect, render_cases
 from replica.conversation import Cause, Conversation, Finding, Outcome, Receipt, ReplayMode
-from replica.ids import ConversationId, EntryId, PublicKey
+from replica.ids import EntryId
 from replica.io import HostCalls, Replica
-from replica.log import (
-    Generation,
-    Genesis,
-    Grant,
-    Member,
-    Message,
-    Request,
-    Role,
-    Sampling,
-    Speaker,
-    Text,
-)
+from replica.log import Generation, Sampling
 
 MODEL = "SmolLM2-135M-Instruct"
 TURNS = 20
@@ -80,60 +70,20 @@ class Verified:
 # --- conversations ---------------------------------------------------------------------
 
 
-class Talk:
-    """One conversation of one replica with one host."""
-
-    def __init__(self, replica: Replica, conversation: ConversationId, host: PublicKey) -> None:
-        self.replica, self.id, self.host = replica, conversation, host
-
-    @classmethod
-    async def begin(cls, replica: Replica, host: PublicKey) -> "Talk":
-        """Create a conversation in which `host` answers."""
-        conversation = await replica.create(Genesis((replica.public,)))
-        grant = Member(Grant(host, Role.HOST))
-        await replica.append(conversation, grant, parents=(EntryId(conversation),))
-        return cls(replica, conversation, host)
-
-    @property
-    def held(self) -> Conversation:
-        return self.replica.shelf[self.id]
-
-    async def ask(self, text: str, tokens: int, seed: int) -> Generation:
-        """Ask for an answer of just so many tokens."""
-        held = self.held
-        tips = held.order.tips()
-        tip = tips[-1] if tips else None
-        answer = tip.generation if tip is not None else None
-        request = Request(
-            self.host,
-            Sampling(temperature=TEMPERATURE, seed=seed),
-            output_tokens_max=tokens,
-            output_tokens_min=tokens,
-            membership_heads=held.log.membership_heads(),
-        )
-        _, asked = await self.replica.append_chain(
-            self.id,
-            (Message(Speaker.USER, (Text(text),)), request),
-            parents=(answer or EntryId(self.id),),
-            basis=tip.id if tip is not None else None,
-        )
-        await self.replica.wait_for(lambda: held.order.answer(asked.id) is not None, 300)
-        generation = held.order.answer(asked.id)
-        if generation is None or len(generation.token_ids) != tokens:
-            raise RuntimeError("no answer, or not of this length")
-        return generation
+async def ask(talk: Talk, text: str, tokens: int, seed: int) -> Generation:
+    """Ask for an answer of just so many tokens."""
+    sampling = Sampling(temperature=TEMPERATURE, seed=seed)
+    await talk.say(text)
+    request = await talk.request(sampling=sampling, tokens=tokens, output_tokens_min=tokens)
+    generation = await talk.answer(request, timeout_s=300)
+    if len(generation.token_ids) != tokens:
+        raise RuntimeError("an answer of another length")
+    return generation
 
 
 async def verify(talk: Talk, host: HostServer) -> Verified:
     """Let the host verify a conversation; time it at the client."""
-    shelf = host.replica.shelf
-
-    def has_all() -> bool:
-        held = shelf.get(talk.id)
-        return held is not None and held.log.digest == talk.held.log.digest
-
-    if not await host.replica.wait_for(has_all, 120):
-        raise RuntimeError("the host lacks a part of the log")
+    await talk.reach(host.replica)
     findings: dict[EntryId, Finding] = {}
     began = time.perf_counter()
     async with HostCalls(host.address, talk.replica.key, host.key) as calls:
@@ -187,7 +137,7 @@ class Speed:
 async def measure_speed(talk: Talk, host: HostServer, tokenizer: Tokenizer) -> Speed:
     """Hold a conversation, then verify it and prefill it in turns."""
     text = text_of(tokenizer, TURN_TOKENS - LITERAL_TOKENS)
-    answers = [await talk.ask(text, TURN_TOKENS, seed) for seed in range(TURNS)]
+    answers = [await ask(talk, text, TURN_TOKENS, seed) for seed in range(TURNS)]
     took = sum(answer.usage.first_token_us + answer.usage.decode_us for answer in answers) / 1e6
     last = answers[-1].usage
     speed = Speed(last.prompt_tokens + last.output_tokens, took)
@@ -233,19 +183,6 @@ def found(verified: Verified, told: dict[EntryId, int | None]) -> tuple[int, int
     return tokens, draws
 
 
-def with_other_weights(engine: TorchEngine) -> TorchEngine:
-    """Return an engine whose first two layers have changed places."""
-    first, second, *rest = engine.model.layers
-    model = replace(engine.model, layers=(second, first, *rest))
-    return replace(engine, model=model, file=replace(engine.file, sha256=b"w" * 32))
-
-
-def with_another_template(engine: TorchEngine) -> TorchEngine:
-    """Return an engine whose template has another system prompt."""
-    template = engine.file.template.replace("You are a helpful", "You are an unhelpful")
-    return replace(engine, file=replace(engine.file, template=template))
-
-
 async def count_other_hosts(talk: Talk, engine: TorchEngine, hosting: Hosting) -> dict[str, int]:
     """Count the answers for which a host with other weights, or another template, says so."""
     others = {
@@ -270,7 +207,7 @@ async def count_refused_agents(replica: Replica, host: HostServer, tokenizer: To
         talk = await Talk.begin(replica, host.key)
         for turn in range(AGENT_TURNS):
             text = f"{prefix} {number}" if turn == 0 else message
-            await talk.ask(text, OUTPUT_TOKENS, seed=number)
+            await ask(talk, text, OUTPUT_TOKENS, seed=number)
         return talk
 
     talks = await asyncio.gather(*(agent(number) for number in range(AGENTS)))

@@ -14,14 +14,14 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-import torch
 from blake3 import blake3
 
 from bench import jobs
+from bench.engine import token_ids, transformers_prefill
 from bench.result import Goal, arguments, report, say
 from model_host.engine.torch_engine import TorchEngine
 from model_host.io.fetch import cache_dir, resolve
@@ -30,11 +30,6 @@ from model_host.kv import SLAB_TOKENS
 SIZES = (512, 2048, 4096)
 NEW_TOKENS = 16
 ROUNDS = 5
-
-
-def token_ids(count: int, seed: int) -> list[int]:
-    """Return token ids of plain words, equal for equal seeds."""
-    return [1000 + (7919 * (i + seed)) % 40_000 for i in range(count)]
 
 
 def first_token(engine: TorchEngine, folder: Path, conversation: bytes, ids: list[int]) -> float:
@@ -130,28 +125,11 @@ def floor_seconds(engine: TorchEngine, folder: Path, conversation: bytes) -> flo
     return seconds
 
 
-def transformers_prefill(path: Path) -> Callable[[list[int]], float] | None:
-    """Return a timed prefill by transformers in bf16; None if it is not installed."""
-    if importlib.util.find_spec("transformers") is None:
-        return None
-    from bench.transformers_peer import load
-
-    model = load(path, torch.bfloat16)
-
-    def prefill(ids: list[int]) -> float:
-        began = time.perf_counter()
-        with torch.inference_mode():
-            model(torch.tensor([ids]), use_cache=True, logits_to_keep=1)
-        return time.perf_counter() - began
-
-    return prefill
-
-
 def peer_prefill(engine: TorchEngine, path: Path, folder: str) -> dict[int, dict[str, float]]:
     """Prefill with both, alternating; return tokens per second and the ratio."""
-    theirs = transformers_prefill(path)
-    if theirs is None:
+    if importlib.util.find_spec("transformers") is None:
         return {}
+    theirs = transformers_prefill(path)
     figures: dict[int, dict[str, float]] = {}
     for size in SIZES:
         ids = token_ids(size, size)

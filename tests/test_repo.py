@@ -258,6 +258,24 @@ def _imports(path: Path) -> dict[str, set[str]]:
     return found
 
 
+BESIDE = ("bench", "tests")
+"""Top packages that are no part of the program: tests may import both, bench itself."""
+
+
+def test_nothing_imports_the_tests_and_only_they_import_the_benchmarks() -> None:
+    for path in _sources():
+        importer = path.relative_to(ROOT).parts[0]
+        forbidden = {*BESIDE} - {"bench": {"bench"}, "tests": {*BESIDE}}.get(importer, set())
+        assert not {name.split(".")[0] for name in _modules_of(path)} & forbidden, _name(path)
+
+
+def _modules_of(path: Path) -> set[str]:
+    """Return the modules imported by either form of import, as they are written."""
+    tree = ast.walk(ast.parse(path.read_text()))
+    plain = {a.name for node in tree if isinstance(node, ast.Import) for a in node.names}
+    return plain | _imports(path).keys()
+
+
 CLOCKS = {"time", "datetime"}
 PURE = ("replica", "syncd", "model_host")
 
@@ -268,9 +286,7 @@ def test_pure_modules_read_no_clock() -> None:
         for path in _files(".py", under=ROOT / package):
             if DRIVERS & {*path.relative_to(ROOT).parts}:
                 continue
-            tree = ast.walk(ast.parse(path.read_text()))
-            imported = {a.name for node in tree if isinstance(node, ast.Import) for a in node.names}
-            assert not (imported | _imports(path).keys()) & CLOCKS, _name(path)
+            assert not _modules_of(path) & CLOCKS, _name(path)
 
 
 def test_no_verdict_reads_the_time_that_an_author_states() -> None:

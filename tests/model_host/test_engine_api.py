@@ -5,10 +5,10 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
+from bench.pages import Memory
 from bench.scripted_engine import ScriptedEngine
 from model_host.engine.torch_engine import TorchEngine
 from model_host.engine_api import Engine, Slice
-from tests.model_host.engine.pages import Memory
 from tests.model_host.number_engine import NumberEngine
 
 SCRIPT = [7, 8, 7, 9]

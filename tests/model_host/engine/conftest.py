@@ -6,11 +6,11 @@ from functools import cache
 
 import pytest
 
+from bench.pages import Memory
 from model_host.engine.model_file import ModelFile
 from model_host.engine.torch_engine import TorchEngine
 from tests.model_host.conftest import EngineOf, layers_in_four_bits
 from tests.model_host.engine import tiny_model
-from tests.model_host.engine.pages import Memory
 
 
 @pytest.fixture(scope="session")

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 import pytest
 
+from bench.pages import Pages
 from model_host.engine.attention_plan import Call, Run, plan_calls, runs_of
 from model_host.engine.shapes import FAST, SAFE, Shapes
 from model_host.kv import SLAB_TOKENS
-from tests.model_host.engine.pages import Pages
 
 Seen = Counter[tuple[int, int, int, int]]
 

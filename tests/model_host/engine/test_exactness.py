@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 import torch
 
+from bench.pages import Memory
 from model_host.engine.shapes import FAST
 from model_host.engine.torch_engine import TorchEngine
 from model_host.engine_api import CHUNK_TOKENS, Logits, Slice
 from model_host.kv import SLAB_TOKENS, Bytes
 from model_host.refusals import ContextTooLong
 from tests.model_host.engine import tiny_model
-from tests.model_host.engine.pages import Memory
 
 TOKENS = 1064  # two slabs and a part of a third
 CHUNKS = (1, 2, 3, 4, 5, 7, 16, 17, 33, 64, 100, 200, 333)

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from bench.pages import Memory
 from model_host.engine.tokenizer import Tokenizer
 from model_host.engine.torch_engine import TorchEngine
 from model_host.engine_api import CHUNK_TOKENS
 from tests.model_host.engine import tiny_model
-from tests.model_host.engine.pages import Memory
 
 GOLDEN: dict[str, Any] = json.loads((Path(__file__).parent / "golden" / "smollm2.json").read_text())
 PROMPTS = range(len(GOLDEN["prompts"]))

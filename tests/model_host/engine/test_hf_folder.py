@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 
+from bench.pages import Memory
 from model_host.engine.hf_folder import open_folder
 from model_host.engine.torch_engine import TorchEngine
 from model_host.engine_api import Logits
@@ -24,7 +25,6 @@ from model_host.errors import (
 )
 from model_host.model_config import ModelConfig
 from tests.model_host.engine import tiny_folder, tiny_model
-from tests.model_host.engine.pages import Memory
 from tests.model_host.engine.tiny_model import LLAMA
 from tests.model_host.io.damage import flip_at
 

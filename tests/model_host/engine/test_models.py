@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from gguf import GGMLQuantizationType as Kind
 
+from bench.pages import Memory
 from model_host.engine.gguf_file import open_model_file
 from model_host.engine.numerics import _rows_agree, synthetic_model
 from model_host.engine.torch_engine import TorchEngine
@@ -21,7 +22,6 @@ from model_host.errors import (
 )
 from model_host.model_config import ModelConfig
 from tests.model_host.engine import tiny_model
-from tests.model_host.engine.pages import Memory
 from tests.model_host.engine.tiny_model import LLAMA
 
 IDS = [int(i) for i in np.random.default_rng(4).integers(0, LLAMA.vocab, 70)]

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 import torch
 
+from bench.pages import Memory
 from model_host.engine import step
 from tests.model_host.engine import tiny_model
-from tests.model_host.engine.pages import Memory
 
 IDS = [7 * at % 200 for at in range(600)]
 CUTS = (500, 1, 12, 3, 84)

@@ -31,13 +31,7 @@ async def replay(
     from_entry: EntryId | None = None,
 ) -> Replayed:
     """Let the host replay a conversation, once it holds all of it."""
-    shelf = host.replica.shelf
-
-    def has_all() -> bool:
-        held = shelf.get(talk.id)
-        return held is not None and held.log.digest == talk.held.log.digest
-
-    assert await host.replica.wait_for(has_all, 30)
+    await talk.reach(host.replica)
     findings, computed = {}, 0
     async with HostCalls(host.address, talk.replica.key, host.key) as calls:
         async for event in calls.replay(talk.id, mode, from_entry):

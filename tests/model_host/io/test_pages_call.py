@@ -3,7 +3,6 @@
 import pytest
 
 from antiphon.v1 import host_pb2 as pb
-from model_host.io.server import HostServer
 from replica.ids import ConversationId, EntryId
 from replica.io.host_calls import HostCalls
 from replica.io.host_views import ContextPages
@@ -25,22 +24,12 @@ def sums(pages: ContextPages) -> tuple[int, int, int, int]:
     )
 
 
-async def held_by(host: HostServer, talk: Talk) -> None:
-    """Wait until the host has all entries of a conversation."""
-
-    def has_all() -> bool:
-        held = host.replica.shelf.get(talk.id)
-        return held is not None and len(held.log) == len(talk.held.log)
-
-    assert await host.replica.wait_for(has_all, 30)
-
-
 async def test_a_context_is_followed_from_computing_over_memory_to_disk(served: ServedHost):
     async with served.host() as host:
         talk = await Talk.begin(served.replica, host.key)
         async with HostCalls(host.address, served.replica.key, host.key) as calls:
             await talk.say("Tell me of the sea.")
-            await held_by(host, talk)
+            await talk.reach(host.replica)
             said = await calls.pages(talk.id)
             assert sums(said) == (0, 0, 0, said.tokens)
             assert said.seal is None
@@ -59,7 +48,7 @@ async def test_a_context_is_followed_from_computing_over_memory_to_disk(served: 
             # It is no use of the checkpoint: what the next answer finds is what was shown.
             evicted = pb.EvictRequest(conversation=talk.id, checkpoints=True)
             await talk.say("And of the wind.")
-            await held_by(host, talk)
+            await talk.reach(host.replica)
             more = await calls.pages(talk.id)
             assert sums(more) == (0, 0, prompt + 5, more.tokens - prompt - 5)
             again = await talk.answer(await talk.request(tokens=2))
@@ -84,7 +73,7 @@ async def test_shared_pages_are_told_to_the_first_owner_alone(served: ServedHost
             await talk.say(text)
         await talks[0].answer(await talks[0].request(tokens=2))
         await served.kept(talks[0], host, 1)
-        await held_by(host, talks[1])
+        await talks[1].reach(host.replica)
         seen = []
         for key in (served.replica.key, reader):
             async with HostCalls(host.address, key, host.key) as calls:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import pytest
 
-from bench.lying_host import Liar, with_token
+from bench.lying_host import Liar, with_another_template, with_other_weights, with_token
 from model_host.engine.torch_engine import TorchEngine
 from model_host.io.config import HostConfig
 from model_host.io.server import HostServer
@@ -197,23 +197,9 @@ async def test_what_this_host_cannot_judge_is_not_called_changed(told: Told):
     assert (got.receipt.outcome, got.receipt.differing) == (undecided, 0)
 
 
-def with_layers_swapped(engine: TorchEngine) -> TorchEngine:
-    """Return an engine with other weights of the same form."""
-    first, second, *rest = engine.model.layers
-    model = replace(engine.model, layers=(second, first, *rest))
-    file = replace(engine.file, sha256=bytes(OTHER))
-    return replace(engine, model=model, file=file)
-
-
-def with_another_template(engine: TorchEngine) -> TorchEngine:
-    """Return an engine whose template has another system prompt."""
-    template = engine.file.template.replace("You are a helpful", "You are an unhelpful")
-    return replace(engine, file=replace(engine.file, template=template))
-
-
 async def test_a_host_with_other_weights_or_template_says_so(told: Told):
     answers = [told.talk.held.order.generation_of(i) for i in told.talk.held.order.seal_of]
-    got = await told.replay(with_layers_swapped(told.served.engine))
+    got = await told.replay(with_other_weights(told.served.engine))
     for answer in answers:
         found = got.findings[answer]
         assert (found.outcome, found.cause) == (Outcome.UNDECIDED, Cause.OTHER_WEIGHTS)

@@ -11,6 +11,7 @@ from typing import TextIO, cast
 import pytest
 from structlog import WriteLogger
 
+from bench.pages import Memory
 from model_host.engine.any_format import open_model
 from model_host.engine.compute_threads import THREADS_MAX
 from model_host.engine.torch_engine import TorchEngine
@@ -31,7 +32,6 @@ from replica.io.daemon import Stderr
 from replica.log.body import FinishReason
 from replica.refusals import ArgumentInvalid
 from tests.model_host.engine import tiny_folder, tiny_model
-from tests.model_host.engine.pages import Memory
 from tests.model_host.io.served_host import ServedHost
 from tests.support.talk import Talk
 
