@@ -7,6 +7,7 @@ provider's. Text has their fallback text or size.
 import base64
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
+from enum import IntEnum
 from typing import Any
 
 from rich.cells import cell_len, chop_cells
@@ -146,13 +147,13 @@ def _part_words(part: Part) -> str:
 
 def _speaker(speaker: int, entry: Entry, names: Names) -> str:
     if speaker != Speaker.USER:
-        return _role(speaker)
+        return _word(Speaker, speaker)
     return names.of(entry.header.author)
 
 
-def _role(speaker: int) -> str:
-    """Return the name of a speaker; one of a newer version, or of nobody, is its number."""
-    return Speaker(speaker).name.lower() if speaker in set(Speaker) else str(speaker)
+def _word(kind: type[IntEnum], number: int) -> str:
+    """Return the name of a number; one of a newer version, or of nobody, stays a number."""
+    return kind(number).name.lower() if number in set(kind) else str(number)
 
 
 def _void(held: Conversation, entry: Entry) -> str:
@@ -226,7 +227,7 @@ def tokens_per_s(usage: Usage) -> float:
 
 def finish_name(reason: int) -> str:
     """Return the finish reason's word."""
-    return FinishReason(reason).name.lower() if reason in set(FinishReason) else str(reason)
+    return _word(FinishReason, reason)
 
 
 def counted(number: int, singular: str, plural: str) -> str:
@@ -274,7 +275,7 @@ def _pieces(line: str, width: int, joint: str) -> Iterator[str]:
 
 def role_name(role: int) -> str:
     """Return the role's word."""
-    return Role(role).name.lower() if role in set(Role) else str(role)
+    return _word(Role, role)
 
 
 def kind_name(kind: int) -> str:
@@ -334,7 +335,11 @@ def entry_record(held: Conversation, entry: Entry) -> dict[str, Any]:
     }
     match body:
         case Message(speaker, parts, label=label):
-            record |= {"role": _role(speaker), "text": words_of(parts), "label": label or None}
+            record |= {
+                "role": _word(Speaker, speaker),
+                "text": words_of(parts),
+                "label": label or None,
+            }
             record["parts"] = [part_record(part) for part in parts]
         case Generation():
             record |= generation_record(body)

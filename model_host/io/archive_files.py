@@ -16,6 +16,7 @@ from model_host.errors import (
     CheckpointWriteFailed,
 )
 from model_host.io.checkpoint_files import Checkpoints
+from model_host.io.pack_files import write_all
 from model_host.kv import (
     ARCHIVE_CHUNK_BYTES,
     ARCHIVE_HEADER_BYTES,
@@ -122,13 +123,7 @@ def _write_beside(
         raise StoreFull(error.detail) from error
     except CheckpointWriteFailed as error:
         raise StoreError(error.detail) from error
-    _write_all(file, data)
-
-
-def _write_all(file: FileIO, data: bytes) -> None:
-    view = memoryview(data)
-    while view:
-        view = view[file.write(view) or 0 :]
+    write_all(file, data)
 
 
 def _chunks(file: FileIO) -> Iterator[bytes]:

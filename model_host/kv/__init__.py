@@ -24,6 +24,7 @@ from model_host.kv.checkpoint import (
 from model_host.kv.domain import domain_salt
 from model_host.kv.lineage import Lineage
 from model_host.kv.losses import Losses
+from model_host.kv.lineage import Lineage, common_tokens
 from model_host.kv.memory import SLAB_TOKENS, Bytes, PageTable, SlabMemory
 from model_host.kv.namespace import GROUP_TOKENS, PAGE_LAYOUT, Namespace, canonical_json
 from model_host.kv.page_map import Located, entry_pages, last_seal
@@ -66,6 +67,7 @@ __all__ = [
     "Stored",
     "UnpinnedSource",
     "canonical_json",
+    "common_tokens",
     "conversation_of",
     "decode_manifest",
     "domain_salt",

@@ -9,11 +9,14 @@ sharing domains have no key in common.
 import hashlib
 import struct
 from collections.abc import Sequence
+from typing import TypeVar
 
 from model_host.kv.namespace import PAGE_TOKENS
 
 ID_BYTES = 4
 _PAGE_BYTES = PAGE_TOKENS * ID_BYTES
+
+_Run = TypeVar("_Run", bytes, tuple[int, ...])
 
 
 def pack_ids(ids: Sequence[int]) -> bytes:
@@ -24,6 +27,21 @@ def pack_ids(ids: Sequence[int]) -> bytes:
 def unpack_ids(packed: bytes | bytearray) -> tuple[int, ...]:
     """Return the token ids that `pack_ids` packed."""
     return struct.unpack(f"<{len(packed) // ID_BYTES}I", packed)
+
+
+def common_tokens(one: _Run, other: _Run, places: int = 1) -> int:
+    """Return the number of first tokens that two runs have in common.
+
+    A token has so many places of a run: one where they are ids, `ID_BYTES` where they are packed.
+    """
+    low, high = 0, min(len(one), len(other)) // places
+    while low < high:  # runs are compared in C, so halving beats a loop
+        middle = (low + high + 1) // 2
+        if one[low * places : middle * places] == other[low * places : middle * places]:
+            low = middle
+        else:
+            high = middle - 1
+    return low
 
 
 def root_key(namespace: bytes) -> bytes:

@@ -9,7 +9,7 @@ and of branches don't matter, and a prefix is exact to the token.
 from bisect import bisect_left
 from dataclasses import dataclass, field
 
-from model_host.kv.lineage import ID_BYTES, Lineage
+from model_host.kv.lineage import ID_BYTES, Lineage, common_tokens
 from model_host.kv.memory import SLAB_TOKENS
 
 SLAB_ID_BYTES = SLAB_TOKENS * ID_BYTES
@@ -172,7 +172,7 @@ class Lookup:
         at = bisect_left(entries, (wanted,))
         best, most = None, 0
         for ids, _, node in entries[max(0, at - 1) : at + 1]:
-            common = common_tokens(ids, wanted)
+            common = common_tokens(ids, wanted, ID_BYTES)
             if common > most:
                 best, most = node, common
         return best, most
@@ -190,15 +190,3 @@ class Conversation:
     nodes: dict[Node, None] = field(default_factory=dict)
     holders: int = 0
     """Number of its running sequences and readers."""
-
-
-def common_tokens(one: bytes, other: bytes) -> int:
-    """Return the number of first tokens that two runs of packed ids have in common."""
-    equal, unequal = 0, min(len(one), len(other)) // ID_BYTES + 1
-    while unequal - equal > 1:
-        middle = (equal + unequal) // 2
-        if one[: middle * ID_BYTES] == other[: middle * ID_BYTES]:
-            equal = middle
-        else:
-            unequal = middle
-    return equal

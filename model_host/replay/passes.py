@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from model_host.engine_api import CHUNK_TOKENS
+from model_host.kv import common_tokens
 
 LOGITS_BYTES_MAX = 128 * 1024 * 1024
 """Memory of the logits of one step."""
@@ -85,15 +86,3 @@ def passes_of(spans: Sequence[Span]) -> list[Pass]:
     for one in made:
         one.wanted = dict(sorted(one.wanted.items()))
     return made
-
-
-def common_tokens(a: tuple[int, ...], b: tuple[int, ...]) -> int:
-    """Return the number of first tokens that are equal."""
-    low, high = 0, min(len(a), len(b))
-    while low < high:  # tuples are compared in C, so halving beats a loop
-        middle = (low + high + 1) // 2
-        if a[low:middle] == b[low:middle]:
-            low = middle
-        else:
-            high = middle - 1
-    return low

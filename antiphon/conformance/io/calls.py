@@ -6,7 +6,6 @@ correct client never would. Entries and frames are encoded by the pure core.
 
 import asyncio
 import os
-import time
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, TypeVar, cast
@@ -22,6 +21,7 @@ from antiphon.v1 import sync_pb2 as pb
 from antiphon.v1.blob_pb2_grpc import BlobServiceStub
 from antiphon.v1.sync_pb2_grpc import SyncServiceStub
 from replica.ids import PublicKey
+from replica.io import now_ms
 from replica.link import (
     NO_CERTIFICATE,
     NONCE_BYTES,
@@ -63,11 +63,6 @@ END = grpc.aio.EOF  # type: ignore[attr-defined]  # absent from its stubs
 """Read at the end of a stream."""
 
 _M = TypeVar("_M")
-
-
-def now_ms() -> int:
-    """Return Unix time in milliseconds."""
-    return time.time_ns() // 1_000_000
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,16 @@ import hashlib
 import random
 import struct
 
-from model_host.kv.lineage import Lineage, extend_key, pack_ids, root_key, unpack_ids
+from model_host.kv.lineage import (
+    ID_BYTES,
+    Lineage,
+    common_tokens,
+    extend_key,
+    pack_ids,
+    root_key,
+    unpack_ids,
+)
+from tests.model_host.kv.naive_pool import common
 
 NAMESPACE = b"n" * 32
 
@@ -18,6 +27,16 @@ def test_lineage_is_the_chain_the_specification_names() -> None:
         key = hashlib.sha256(key + struct.pack("<16I", *page)).digest()
     assert lineage.at(32) == key
     assert lineage.at(40) == hashlib.sha256(key + struct.pack("<8I", *ids[32:])).digest()
+
+
+def test_common_tokens_are_those_of_a_loop() -> None:
+    rng = random.Random(5)
+    for _ in range(500):
+        one = rng.choices(range(2), k=rng.randrange(40))
+        other = one[: rng.randrange(41)] + rng.choices(range(2), k=rng.randrange(9))
+        expected = common(one, other)
+        assert common_tokens(tuple(one), tuple(other)) == expected
+        assert common_tokens(pack_ids(one), pack_ids(other), ID_BYTES) == expected
 
 
 def test_lineage_depends_on_every_token_before_and_on_no_token_after() -> None:

@@ -12,13 +12,13 @@ from antiphon.conformance.io.calls import (
     Caller,
     RawLink,
     challenge_of,
-    now_ms,
     refusal,
 )
 from antiphon.conformance.io.hub.run import TABLE, HubRun, greet
 from antiphon.v1 import blob_pb2
 from antiphon.v1 import sync_pb2 as pb
 from replica.ids import pae
+from replica.io import now_ms
 from replica.link import NO_CERTIFICATE, Ping, prove
 
 _theme = TABLE.theme("authenticate")

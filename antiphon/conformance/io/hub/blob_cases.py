@@ -8,9 +8,10 @@ import grpc
 
 from antiphon.conformance.cases import check, equal
 from antiphon.conformance.histories import History
-from antiphon.conformance.io.calls import PATIENCE_S, Caller, Refusal, now_ms, refusal
+from antiphon.conformance.io.calls import PATIENCE_S, Caller, Refusal, refusal
 from antiphon.conformance.io.hub.run import TABLE, HubRun
 from antiphon.v1 import blob_pb2 as pb
+from replica.io import now_ms
 from replica.log import Role
 
 _theme = TABLE.theme("blobs")

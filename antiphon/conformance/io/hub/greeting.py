@@ -5,12 +5,13 @@ import os
 from dataclasses import replace
 
 from antiphon.conformance.cases import NotApplicable, check, equal
-from antiphon.conformance.io.calls import Caller, now_ms
+from antiphon.conformance.io.calls import Caller
 from antiphon.conformance.io.hub.run import HELLO, NOTHING, TABLE, HubRun, greet
 from antiphon.conformance.writers import Writer
 from antiphon.v1 import log_pb2
 from antiphon.v1 import sync_pb2 as pb
 from replica.ids import ConversationId, Digest
+from replica.io import now_ms
 from replica.limits import ENTRIES_PER_FRAME_MAX, FRAME_BYTES_MAX, HOST_PROFILES_MAX
 from replica.link import (
     Close,

@@ -4,10 +4,11 @@ import os
 from typing import Any
 
 from antiphon.conformance.cases import check, equal
-from antiphon.conformance.io.calls import PATIENCE_S, Caller, now_ms, refusal
+from antiphon.conformance.io.calls import PATIENCE_S, Caller, refusal
 from antiphon.conformance.io.hub.run import TABLE, HubRun
 from antiphon.v1 import invitation_pb2 as pb
 from antiphon.v1.invitation_pb2_grpc import InvitationServiceStub
+from replica.io import now_ms
 from replica.limits import DEPOSITS_MAX, INVITATION_LIFETIME_S
 
 _theme = TABLE.theme("mailboxes")
