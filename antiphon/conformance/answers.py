@@ -173,7 +173,8 @@ def _prove(question: Json) -> Json:
     return {"reason": None, "signature": signature.hex()}
 
 
-def _draft(question: Json, raw: Json) -> Draft:
+def draft_of(question: Json, raw: Json) -> Draft:
+    """Return one of the frames that a question of drafts.json states."""
     return Draft(
         ConversationId(bytes.fromhex(question["conversation"])),
         _id(question["request"]),
@@ -188,7 +189,7 @@ def _draft(question: Json, raw: Json) -> Draft:
 
 
 def _drafts(question: Json) -> Json:
-    frames = [_draft(question, raw) for raw in question["frames"]]
+    frames = [draft_of(question, raw) for raw in question["frames"]]
     request, run = _id(question["request"]), int(question["run"])
     stream = DraftStream(ConversationId(bytes.fromhex(question["conversation"])), request, run)
     host = PublicKey(bytes.fromhex(question["host"]))
@@ -202,7 +203,7 @@ def _drafts(question: Json) -> Json:
 
 def _sign_draft(question: Json) -> Json:
     key = Ed25519PrivateKey.from_private_bytes(bytes.fromhex(question["private_key"]))
-    return {"signature": sign_draft(_draft(question, question["frame"]), key).signature.hex()}
+    return {"signature": sign_draft(draft_of(question, question["frame"]), key).signature.hex()}
 
 
 # --- logs ----------------------------------------------------------------------------------

@@ -8,8 +8,7 @@ import os
 from collections.abc import Awaitable
 from io import FileIO
 from pathlib import Path
-from types import TracebackType
-from typing import Protocol, Self
+from typing import Protocol
 
 from replica.io.blob_files import (
     BlobState,
@@ -21,6 +20,7 @@ from replica.io.blob_files import (
     unlink,
 )
 from replica.io.blob_tally import Tally
+from replica.io.closing import Closing
 from replica.io.to_the_end import to_the_end
 from replica.refusals import ArgumentInvalid, BlobDigestMismatch, BlobOffsetInvalid
 
@@ -38,7 +38,7 @@ class Uploads(Protocol):
         """Note that a writer is closed; it may be called again."""
 
 
-class BlobWriter:
+class BlobWriter(Closing):
     """One upload, made by `Blobs.open_write`; close it, or use `async with`.
 
     Committed bytes are durable. Their number only grows, unless the complete
@@ -69,19 +69,6 @@ class BlobWriter:
         self._busy = asyncio.Lock()
         self.state = BlobState(complete=False, committed_bytes=0, size_bytes=size)
         """The durable bytes now."""
-
-    async def __aenter__(self) -> Self:
-        """Return the writer."""
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """Close the upload; it can be resumed."""
-        await self.close()
 
     async def write(self, data: bytes) -> BlobState:
         """Append `data`; the blob is complete once all bytes are written and match.

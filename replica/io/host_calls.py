@@ -14,6 +14,7 @@ from replica.conversation import NO_ENTRY, Finding, Receipt, ReplayMode, check_r
 from replica.ids import ConversationId, Digest, EntryId, PublicKey
 from replica.io import rpc, status
 from replica.io.call_end import typed_end
+from replica.io.closing import Closing
 from replica.io.forked import note_grpc
 from replica.io.grpc_server import require_loopback
 from replica.io.host_views import ContextPages, HostSample, pages_from_pb, sample_from_pb
@@ -39,7 +40,7 @@ class NotAHost(HostUnreachable):
     retryable = False
 
 
-class HostCalls:
+class HostCalls(Closing):
     """A channel to a model host; use as an async context manager, or close it."""
 
     def __init__(self, address: str, key: Ed25519PrivateKey, host_key: PublicKey | None) -> None:
@@ -52,14 +53,6 @@ class HostCalls:
         self._key = key
         self._host_key = host_key
         self._ticket: bytes | None = None
-
-    async def __aenter__(self) -> "HostCalls":
-        """Return the calls."""
-        return self
-
-    async def __aexit__(self, *_error: object) -> None:
-        """Close the channel."""
-        await self.close()
 
     async def close(self) -> None:
         """Close the channel."""

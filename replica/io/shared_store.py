@@ -7,13 +7,13 @@ see holding.py.
 from collections.abc import Iterable, Sequence
 from functools import partial
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from replica.conversation import Loaded, Quarantined, Stored
 from replica.ids import ConversationId, EntryId, Position, PublicKey
 from replica.io import local_frames as frames
 from replica.io.claims import Claims
+from replica.io.closing import Closing
 from replica.io.holding import Holding
 from replica.io.local_frames import LocalFrame
 from replica.io.local_server import Identity
@@ -21,7 +21,7 @@ from replica.io.store import Store
 from replica.log import Entry
 
 
-class SharedStore:
+class SharedStore(Closing):
     """The store of a replica, which other processes may hold; see EntryStore."""
 
     def __init__(self, holding: Holding, claims: Claims) -> None:
@@ -43,19 +43,6 @@ class SharedStore:
         """Leave the store, and close it if this process holds it."""
         await self.holding.close()
         self.claims.close()
-
-    async def __aenter__(self) -> Self:
-        """Return the store."""
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """Close the store."""
-        await self.close()
 
     async def append(self, entries: Sequence[Entry], *, at_once: bool = False) -> None:
         """Store admitted entries; return once they are durable. On an error, store none.

@@ -12,7 +12,6 @@ import contextlib
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 from replica.conversation import Loaded, Quarantined, Stored
@@ -21,6 +20,7 @@ from replica.ids import ConversationId, EntryId, Position, PublicKey
 from replica.io import schema, small_rows, store_lock, tail
 from replica.io import statements as sql
 from replica.io.appending import Appending
+from replica.io.closing import Closing
 from replica.io.commit import GroupCommit
 from replica.io.connection import Connection
 from replica.io.disk import file_at, sync_folder, typed_errors
@@ -40,7 +40,7 @@ FEW_ROWS, FEW_BYTES = 16, 65_536
 """Rows and bytes of bodies up to which a conversation is examined at once: a thread costs more."""
 
 
-class Store:
+class Store(Closing):
     """Entries, acks and small values of one replica; made by `Store.open`."""
 
     def __init__(
@@ -102,19 +102,6 @@ class Store:
         self._closed = True
         with typed_errors():
             await self._stack.aclose()
-
-    async def __aenter__(self) -> Self:
-        """Return the store."""
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """Close the store."""
-        await self.close()
 
     async def append(
         self, entries: Sequence[Entry], *, may_repeat: bool = False, at_once: bool = False

@@ -115,6 +115,12 @@ def tokenizer(model_file: ModelFile) -> Tokenizer:
 
 
 @pytest.fixture
+def own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One cache folder for all tests on tiny models, so that a model's self-test runs once."""
+    monkeypatch.setenv("ANTIPHON_CACHE_DIR", str(tmp_path_factory.getbasetemp() / "profiles"))
+
+
+@pytest.fixture
 async def served(tmp_path: Path, small_of: EngineOf) -> AsyncIterator[ServedHost]:
     """A hub, a reader and hosts of the small model."""
     async with _served(tmp_path, small_of("bf16")) as made:

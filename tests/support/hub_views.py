@@ -2,11 +2,7 @@
 
 from typing import Any, TypeVar
 
-import grpc
-import pytest
-from google.rpc import error_details_pb2
-from grpc_status import rpc_status
-
+from antiphon.conformance.io import calls
 from replica.conversation.conversation import Conversation
 from replica.ids import ConversationId, Digest
 from replica.link.messages import Hello, Open
@@ -71,14 +67,5 @@ async def next_of(link: RawLink, kind: type[_M]) -> _M:
 
 async def refusal(call: Any) -> tuple[str, str]:
     """Return the reason and the next step a call ends with, as received."""
-    with pytest.raises(grpc.aio.AioRpcError) as error:
-        if hasattr(call, "read"):
-            while await call.read() is not grpc.aio.EOF:
-                pass
-        else:
-            await call
-    rich = rpc_status.from_call(error.value)
-    assert rich is not None, error.value
-    info = error_details_pb2.ErrorInfo()
-    assert any(detail.Unpack(info) for detail in rich.details)
-    return info.reason, info.metadata["next_step"]
+    found = await calls.refusal(call)
+    return found.reason, found.next_step

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from antiphon.conformance.answers import draft_of
 from antiphon.v1 import host_pb2
 from model_host.errors import ArchiveError, CheckpointCorrupt
 from model_host.kv import domain_salt
@@ -47,7 +48,7 @@ from replica.conversation import (
     verify_draft,
 )
 from replica.errors import EntryRefused
-from replica.ids import ConversationId, Digest, EntryId, PublicKey
+from replica.ids import Digest, EntryId, PublicKey
 from replica.io.replays import decode_receipt
 from spec.vectors.make.__main__ import FOLDER
 from tests.support.sampling import mask_as_given, sampled, state_as_given
@@ -91,23 +92,9 @@ def test_a_profile_has_the_digest_of_the_vector(vector: Vector) -> None:
 # --- drafts -----------------------------------------------------------------------------------
 
 
-def _frame(vector: Vector, raw: Vector) -> Draft:
-    return Draft(
-        ConversationId(bytes.fromhex(vector["conversation"])),
-        EntryId(bytes.fromhex(vector["request"])),
-        int(vector["run"]),
-        raw["token_offset"],
-        tuple(raw["token_ids"]),
-        raw["byte_offset"],
-        bytes.fromhex(raw["data"]),
-        Digest(bytes.fromhex(raw["digest"])),
-        bytes.fromhex(raw["signature"]),
-    )
-
-
 @pytest.mark.parametrize("vector", _vectors("drafts.json"))
 def test_drafts_are_signed_and_received_as_the_vector_says(vector: Vector) -> None:
-    frames = [_frame(vector, raw) for raw in vector["frames"]]
+    frames = [draft_of(vector, raw) for raw in vector["frames"]]
     stream = DraftStream(frames[0].conversation, frames[0].request, frames[0].run)
     assert start_digest(stream.request, stream.run).hex() == vector["start_digest"]
     host = PublicKey(bytes.fromhex(vector["host"]))
@@ -115,7 +102,7 @@ def test_drafts_are_signed_and_received_as_the_vector_says(vector: Vector) -> No
     assert all(before)
     assert last == (vector["rule"] is None)
     if not last:
-        assert _received(stream, _frame(vector, vector["then"]), host)
+        assert _received(stream, draft_of(vector, vector["then"]), host)
     if vector["rule"] is None:
         assert stream.digest == frames[-1].digest
         assert [sign_draft(frame, _key(vector)) for frame in frames] == frames

@@ -2,10 +2,10 @@
 
 import struct
 
+from spec.vectors.make.document_cases import OWN, V, write
 from spec.vectors.make.yjs import (
     SEAL_HEX,
     Json,
-    Name,
     Story,
     client_of,
     deleted,
@@ -15,21 +15,6 @@ from spec.vectors.make.yjs import (
     string,
     update,
 )  # fmt: skip
-
-ORIGIN = "DOCUMENT_ORIGIN_UNKNOWN"
-OWN, TWO, THREE = client_of(1), client_of(2), client_of(3)
-V = string("v")
-TWINS = [b"\x11" * 8 + bytes([i]) * 24 for i in (1, 2)]
-
-
-def over(origin: Name, value: str = "w", by: int = 2) -> bytes:
-    """Write over one struct."""
-    return update([section(client_of(by), [put(None, None, string(value), origin=origin)])])
-
-
-def write(by: int, value: str, origin: Name | None = None, *, key: str = "k") -> bytes:
-    """Set a key of meta."""
-    return update([section(client_of(by), [put("meta", key, string(value), origin=origin)])])
 
 
 def _concurrent_roots() -> Json:

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 from rich.cells import cell_len
@@ -68,15 +69,22 @@ def variables_of(world: World, me: Terminal) -> dict[str, str]:
     }  # fmt: skip
 
 
-def test_ctrl_c_in_the_middle_of_an_answer_keeps_the_received_text(
-    world: World, me: Terminal, held_up: HeldUp
-) -> None:
+@contextmanager
+def interrupted(world: World, me: Terminal, held_up: HeldUp) -> Iterator[PtyTerminal]:
+    """Start a chat, and press Ctrl-C in the middle of an answer; the host has read the CANCEL."""
     with at(world, me, "chat") as terminal:
         terminal.expect("> ")
         terminal.type("one two three\n")
         terminal.expect("2 tokens")
         terminal.type(CTRL_C)
         held_up.wait_for_cancel()
+        yield terminal
+
+
+def test_ctrl_c_in_the_middle_of_an_answer_keeps_the_received_text(
+    world: World, me: Terminal, held_up: HeldUp
+) -> None:
+    with interrupted(world, me, held_up) as terminal:
         held_up.evict()
         terminal.expect("cancelled")
         terminal.expect("> ")
@@ -88,12 +96,7 @@ def test_ctrl_c_in_the_middle_of_an_answer_keeps_the_received_text(
 def test_a_second_ctrl_c_leaves_and_says_where_the_answer_goes(
     world: World, me: Terminal, held_up: HeldUp
 ) -> None:
-    with at(world, me, "chat") as terminal:
-        terminal.expect("> ")
-        terminal.type("one two three\n")
-        terminal.expect("2 tokens")
-        terminal.type(CTRL_C)
-        held_up.wait_for_cancel()
+    with interrupted(world, me, held_up) as terminal:
         assert terminal.leave(CTRL_C) == 130
         assert "goes on into the log" in terminal.shown
         assert "Task" not in terminal.shown

@@ -1,10 +1,7 @@
 """Checkpoints on disk: incremental, verified before use, bounded; failures harm nothing else."""
 
 import os
-import resource
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -22,6 +19,7 @@ from model_host.kv.checkpoint import PIECES_MAX
 from model_host.kv.memory import Bytes
 from tests.model_host.io.damage import flip_at
 from tests.model_host.kv.plain_pages import TOKEN_BYTES, PlainPages, filled, restore
+from tests.support.files import file_size_limit
 
 KEY, NAMESPACE, SEAL = b"k" * 32, b"n" * 32, b"s" * 32
 IDS = list(range(1000, 1400))
@@ -333,24 +331,13 @@ def test_a_conversation_with_many_branches_starts_anew_within_the_budget(tmp_pat
     _restore(store, [5, *IDS])
 
 
-@contextmanager
-def _file_size_limit(size: int) -> Iterator[None]:
-    """Let the kernel refuse to grow any file beyond `size` bytes."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-
-
 def test_a_refused_write_leaves_the_old_checkpoints_and_nothing_new(tmp_path: Path) -> None:
     store = _store(tmp_path)
     _save(store, 128)
     before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
     # In the middle of the second new group.
     limit = (128 + 90) * TOKEN_BYTES
-    with _file_size_limit(limit), pytest.raises(CheckpointDiskFull) as caught:
+    with file_size_limit(limit), pytest.raises(CheckpointDiskFull) as caught:
         _save(store, 330)
     assert caught.value.retryable
     assert {p: p.read_bytes() for p in tmp_path.rglob("*") if p.is_file()} == before
@@ -364,9 +351,9 @@ def test_a_failed_write_evicts_no_other_checkpoint(tmp_path: Path) -> None:
     _save(store, 128, b"b")
     _save(store, 128)
     # Both must be evicted, but only once the new checkpoint is complete.
-    with _file_size_limit(200 * TOKEN_BYTES), pytest.raises(CheckpointDiskFull):
+    with file_size_limit(200 * TOKEN_BYTES), pytest.raises(CheckpointDiskFull):
         _save(store, 330)
-    with _file_size_limit(90 * TOKEN_BYTES), pytest.raises(CheckpointDiskFull):
+    with file_size_limit(90 * TOKEN_BYTES), pytest.raises(CheckpointDiskFull):
         _save(store, 330, ids=[0, *IDS])
     _assert_is_prefix(_restore(store, IDS), 128)
     _assert_is_prefix(_restore(store, IDS, b"b"), 128)

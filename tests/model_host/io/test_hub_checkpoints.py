@@ -23,13 +23,10 @@ from tests.model_host.io.tiny_hosts import TinyHosts, tiny_hosts
 from tests.support.callers import until
 from tests.support.talk import Talk
 
+pytestmark = pytest.mark.usefixtures("own_cache")
+
 LONG = "hello " * 80
 BUDGET = 1 << 30
-
-
-@pytest.fixture(autouse=True)
-def own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("ANTIPHON_CACHE_DIR", str(tmp_path_factory.getbasetemp() / "profiles"))
 
 
 @pytest.fixture

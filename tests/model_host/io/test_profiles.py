@@ -22,14 +22,10 @@ from replica.refusals import ArgumentInvalid
 from tests.model_host.io.two_profiles import KV_BYTES, change_weights, two_profiles, write_model
 from tests.support.talk import Talk
 
+pytestmark = pytest.mark.usefixtures("own_cache")
+
 ONE = KV_BYTES + 4 * 1024 * 1024
 """Memory for one tiny model, and not for two."""
-
-
-@pytest.fixture(autouse=True)
-def own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One cache folder for all tests here, so that the self-test runs once."""
-    monkeypatch.setenv("ANTIPHON_CACHE_DIR", str(tmp_path_factory.getbasetemp() / "profiles"))
 
 
 async def test_a_request_is_answered_by_the_profile_it_names(tmp_path: Path):

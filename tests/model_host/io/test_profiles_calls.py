@@ -12,14 +12,11 @@ from replica.io.keys import load_or_create
 from tests.model_host.io.replaying import replay
 from tests.model_host.io.two_profiles import KV_BYTES, TwoProfiles, change_weights, two_profiles
 
+pytestmark = pytest.mark.usefixtures("own_cache")
+
 LONG = "hello " * 40
 ONE = KV_BYTES + 4 * 1024 * 1024
 """Memory for one tiny model, and not for two."""
-
-
-@pytest.fixture(autouse=True)
-def own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("ANTIPHON_CACHE_DIR", str(tmp_path_factory.getbasetemp() / "profiles"))
 
 
 def calls_of(two: TwoProfiles) -> HostCalls:

@@ -12,10 +12,7 @@ from replica.refusals import RateLimited
 from tests.model_host.io.two_profiles import TwoProfiles, two_profiles
 from tests.support.talk import key_of
 
-
-@pytest.fixture(autouse=True)
-def own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("ANTIPHON_CACHE_DIR", str(tmp_path_factory.getbasetemp() / "profiles"))
+pytestmark = pytest.mark.usefixtures("own_cache")
 
 
 async def test_work_is_done_in_turn_and_answers_before_calls():

@@ -13,13 +13,10 @@ from replica.log.entry import public_key
 from tests.model_host.io.tiny_hosts import TinyHosts, tiny_hosts
 from tests.support.talk import Talk, key_of
 
+pytestmark = pytest.mark.usefixtures("own_cache")
+
 LONG = "hello " * 80
 READER, WRITER = key_of(7), key_of(8)
-
-
-@pytest.fixture(autouse=True)
-def own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("ANTIPHON_CACHE_DIR", str(tmp_path_factory.getbasetemp() / "profiles"))
 
 
 @pytest.fixture

@@ -24,14 +24,11 @@ from tests.model_host.io.two_profiles import KV_BYTES, TwoProfiles, two_profiles
 from tests.support.callers import until
 from tests.support.talk import Talk, key_of
 
+pytestmark = pytest.mark.usefixtures("own_cache")
+
 LONG = "hello " * 80
 ONE = KV_BYTES + 4 * 1024 * 1024
 """Memory for one tiny model, and not for two."""
-
-
-@pytest.fixture(autouse=True)
-def own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("ANTIPHON_CACHE_DIR", str(tmp_path_factory.getbasetemp() / "profiles"))
 
 
 def calls_of(two: TwoProfiles, number: int = 1) -> HostCalls:

@@ -17,7 +17,7 @@ from replica.io.store import Store
 from replica.log.entry import Entry
 from replica.refusals import StoreCorrupt
 from tests.support.files import query
-from tests.support.writers import Writer, said
+from tests.support.writers import log
 
 FRAME_BYTES = 24 + 4096
 
@@ -25,15 +25,6 @@ FRAME_BYTES = 24 + 4096
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     return tmp_path / "data" / "log.db"
-
-
-def log(count: int, seed: int = 1) -> list[Entry]:
-    writer = Writer(seed)
-    entries = [writer.genesis()]
-    for number in range(count):
-        body = said(f"hello {number}")
-        entries.append(writer.write(entries[0].conversation, body, parents=[entries[-1]]))
-    return entries
 
 
 async def killed_after(path: Path, entries: list[Entry]) -> None:

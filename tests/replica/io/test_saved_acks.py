@@ -10,7 +10,7 @@ from replica.ids import ConversationId, Position
 from replica.io.saved_acks import SavedAcks
 from replica.io.store import Store
 from replica.log.entry import Entry
-from tests.support.writers import Writer, said
+from tests.support.writers import Writer, log
 
 HUB, OTHER_HUB = Writer(98).public, Writer(99).public
 AUTHOR = Writer(1)
@@ -24,15 +24,6 @@ async def store(tmp_path: Path) -> AsyncIterator[Store]:
         yield opened
 
 
-def written(count: int) -> list[Entry]:
-    """A genesis and messages, each after the one before."""
-    writer = Writer(1)
-    entries = [writer.genesis()]
-    for number in range(count - 1):
-        entries.append(writer.write(ID, said(str(number)), parents=entries[-1:]))
-    return entries
-
-
 def at(entry: Entry) -> Position:
     return Position(entry.header.lane, entry.header.seq, entry.id)
 
@@ -44,7 +35,7 @@ async def unacked(acks: SavedAcks, entries: list[Entry]) -> list[Entry]:
 
 
 async def test_saved_acks_are_read_again(store: Store):
-    entries = written(4)
+    entries = log(3)
     before = SavedAcks(store, HUB)
     before.save(ID, [at(entries[0]), at(entries[2]), at(entries[1])])
     after = SavedAcks(store, HUB)
@@ -54,7 +45,7 @@ async def test_saved_acks_are_read_again(store: Store):
 
 
 async def test_acks_of_one_hub_do_not_count_for_another(store: Store):
-    entries = written(3)
+    entries = log(2)
     for hub, entry in ((HUB, entries[2]), (OTHER_HUB, entries[1])):
         SavedAcks(store, hub).save(ID, [at(entries[0]), at(entry)])
     stranger = await SavedAcks.of_hub(store, "127.0.0.1:1")
@@ -66,14 +57,14 @@ async def test_acks_of_one_hub_do_not_count_for_another(store: Store):
 
 
 async def test_without_a_hub_an_ack_of_any_hub_counts(store: Store):
-    entries = written(3)
+    entries = log(2)
     for hub, entry in ((HUB, entries[0]), (OTHER_HUB, entries[1])):
         SavedAcks(store, hub).save(ID, [at(entry)])
     assert await unacked(await SavedAcks.of_hub(store, None), entries) == entries[2:]
 
 
 async def test_the_acks_of_a_deleted_conversation_are_deleted_with_it(store: Store):
-    entries = written(2)
+    entries = log(1)
     acks = SavedAcks(store, HUB)
     acks.save(ID, [at(entry) for entry in entries])
     await store.delete(ID)

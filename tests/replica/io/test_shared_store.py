@@ -47,6 +47,20 @@ async def pair(path: Path) -> AsyncIterator[tuple[Replica, Replica, Conversation
         yield first, second, conversation
 
 
+@asynccontextmanager
+async def pair_to_part(
+    path: Path,
+) -> AsyncIterator[tuple[AsyncExitStack, Replica, Replica, ConversationId]]:
+    """Open a store twice, with one conversation; the stack is that of the one that serves."""
+    async with AsyncExitStack() as stack:
+        first = AsyncExitStack()
+        serving = await first.enter_async_context(opened(path))
+        second = await stack.enter_async_context(opened(path))
+        conversation = await serving.create(Genesis((serving.public,)))
+        await second.load(conversation)
+        yield first, serving, second, conversation
+
+
 async def say(replica: Replica, conversation: ConversationId, words: str) -> EntryId:
     place = newest_place(await replica.load(conversation))
     entry = await replica.append(conversation, said(words), parents=place.parents)
@@ -272,12 +286,7 @@ async def test_a_write_without_an_answer_is_open_and_is_written_once(
 async def test_a_write_is_open_if_nobody_takes_the_place_of_a_killed_process(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with AsyncExitStack() as stack:
-        first = AsyncExitStack()
-        serving = await first.enter_async_context(opened(tmp_path / "s"))
-        second = await stack.enter_async_context(opened(tmp_path / "s"))
-        conversation = await serving.create(Genesis((serving.public,)))
-        await second.load(conversation)
+    async with pair_to_part(tmp_path / "s") as (first, serving, second, conversation):
         disk = SlowDisk(serving)
         writing = asyncio.create_task(say(second, conversation, "once"))
         await disk.begun.wait()
@@ -317,12 +326,7 @@ class FullDisk:
 async def test_a_hand_over_that_the_disk_refuses_is_tried_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with AsyncExitStack() as stack:
-        first = AsyncExitStack()
-        serving = await first.enter_async_context(opened(tmp_path / "s"))
-        second = await stack.enter_async_context(opened(tmp_path / "s"))
-        conversation = await serving.create(Genesis((serving.public,)))
-        await second.load(conversation)
+    async with pair_to_part(tmp_path / "s") as (first, _, second, conversation):
         disk = FullDisk(monkeypatch)
         await first.aclose()
         assert isinstance(second.store, SharedStore)
@@ -355,12 +359,7 @@ async def test_a_store_that_can_not_be_shared_is_refused_with_the_reason(
 async def test_a_reason_that_does_not_pass_ends_the_replica(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with AsyncExitStack() as stack:
-        first = AsyncExitStack()
-        serving = await first.enter_async_context(opened(tmp_path / "s"))
-        second = await stack.enter_async_context(opened(tmp_path / "s"))
-        conversation = await serving.create(Genesis((serving.public,)))
-        await second.load(conversation)
+    async with pair_to_part(tmp_path / "s") as (first, _, second, conversation):
 
         async def newer(_path: Path) -> Store:
             raise StoreVersionUnknown
@@ -380,12 +379,7 @@ async def test_who_shares_with_nobody_locks_everybody_out(tmp_path: Path) -> Non
 
 
 async def test_a_write_in_progress_is_announced_while_its_process_ends(tmp_path: Path) -> None:
-    async with AsyncExitStack() as stack:
-        first = AsyncExitStack()
-        serving = await first.enter_async_context(opened(tmp_path / "s"))
-        second = await stack.enter_async_context(opened(tmp_path / "s"))
-        conversation = await serving.create(Genesis((serving.public,)))
-        await second.load(conversation)
+    async with pair_to_part(tmp_path / "s") as (first, serving, second, conversation):
         disk = SlowDisk(serving)
         writing = asyncio.create_task(say(second, conversation, "while it ends"))
         await disk.begun.wait()

@@ -18,17 +18,7 @@ from replica.log.entry import Entry
 from replica.refusals import StoreFull, StoreLocked
 from tests.support.callers import until
 from tests.support.files import full_disk, query, wal_commits
-from tests.support.writers import Writer, said
-
-
-def log(count: int, *, seed: int = 1, text: str = "hello") -> list[Entry]:
-    """Return a genesis and `count` messages, each following the one before."""
-    writer = Writer(seed)
-    entries = [writer.genesis()]
-    for number in range(count):
-        body = said(f"{text} {number}")
-        entries.append(writer.write(entries[0].conversation, body, parents=[entries[-1]]))
-    return entries
+from tests.support.writers import Writer, log, said
 
 
 def without_body(entry: Entry) -> Entry:

@@ -15,24 +15,14 @@ from replica.errors import StoreError
 from replica.ids import ConversationId, EntryId
 from replica.io.readonly import open_read_only
 from replica.io.store import Store
-from replica.log.damage import NOTHING_LOST, Lost
+from replica.log.damage import NOTHING_LOST
 from replica.log.entry import Entry
 from replica.log.kinds import CONTROL_KINDS, Kind
 from tests.support.files import damage_root, flip_byte, query
 from tests.support.stories import Story
-from tests.support.writers import Writer, said
+from tests.support.writers import log, lost
 
 FLIPS = 120
-
-
-def log(count: int, *, seed: int = 1) -> list[Entry]:
-    """Return a genesis and `count` messages, each following the one before."""
-    writer = Writer(seed)
-    entries = [writer.genesis()]
-    for number in range(count):
-        body = said(f"hello {number}")
-        entries.append(writer.write(entries[0].conversation, body, parents=[entries[-1]]))
-    return entries
 
 
 def history() -> list[Entry]:
@@ -48,12 +38,6 @@ def newest(entries: list[Entry], kind: Kind) -> Entry:
 
 def without_body(entry: Entry) -> Entry:
     return dataclasses.replace(entry, body=None)
-
-
-def lost(*entries: Entry) -> Lost:
-    ids = frozenset(e.id for e in entries)
-    kinds = (Kind.GENESIS, Kind.MEMBER)
-    return Lost(ids, frozenset(e.id for e in entries if e.header.kind in kinds))
 
 
 @pytest.fixture

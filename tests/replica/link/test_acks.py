@@ -5,18 +5,9 @@ from replica.ids import ConversationId, Position
 from replica.link.acks import Acks, acked_by
 from replica.link.events import EntriesAcked, EntriesAdmitted, LinkClosed
 from replica.log.entry import Entry
-from tests.support.writers import Writer, said
+from tests.support.writers import Writer, log
 
 ID = ConversationId(Writer(1).genesis().id)
-
-
-def written(count: int) -> list[Entry]:
-    """A genesis and messages, each after the one before."""
-    writer = Writer(1)
-    entries = [writer.genesis()]
-    for number in range(count - 1):
-        entries.append(writer.write(ID, said(str(number)), parents=entries[-1:]))
-    return entries
 
 
 def at(entry: Entry) -> Position:
@@ -30,7 +21,7 @@ def unacked(acks: Acks, entries: list[Entry]) -> list[Entry]:
 
 
 def test_an_ack_covers_its_lane_ancestors_and_nothing_else():
-    entries, acks = written(5), Acks()
+    entries, acks = log(4), Acks()
     assert unacked(acks, entries) == entries
     acks.note(ID, [at(entries[2])])
     assert unacked(acks, entries) == [entries[0], *entries[3:]]
@@ -39,13 +30,13 @@ def test_an_ack_covers_its_lane_ancestors_and_nothing_else():
 
 
 def test_the_later_of_two_positions_in_one_lane_counts():
-    entries, acks = written(4), Acks()
+    entries, acks = log(3), Acks()
     acks.note(ID, [at(entries[3]), at(entries[1]), at(entries[0])])
     assert unacked(acks, entries) == []
 
 
 def test_a_hub_that_lost_its_log_is_known_to_hold_only_its_new_acks():
-    entries, acks = written(4), Acks()
+    entries, acks = log(3), Acks()
     acks.note(ID, [at(entries[0]), at(entries[3])])
     acks.note(ID, [at(entries[0]), at(entries[1])])
     assert unacked(acks, entries) == entries[2:]
@@ -61,7 +52,7 @@ def test_an_empty_set_of_acks_is_known():
 
 
 def test_entries_a_hub_sends_count_as_acked():
-    genesis, first, second = written(3)
+    genesis, first, second = log(2)
     events = (
         EntriesAcked(ID, (at(genesis),)),
         EntriesAdmitted(ID, (first, second)),

@@ -11,16 +11,7 @@ from replica.log.body import Message, Opaque, Speaker
 from replica.log.bundle import MAGIC, decode_bundle, encode_bundle
 from replica.log.entry import Entry
 from replica.refusals import BundleInvalid, DraftUnknown
-from tests.support.writers import Writer, said
-
-
-def log(count: int, seed: int = 1) -> list[Entry]:
-    writer = Writer(seed)
-    entries = [writer.genesis()]
-    for number in range(count):
-        body = said(f"hello {number}")
-        entries.append(writer.write(entries[0].conversation, body, parents=[entries[-1]]))
-    return entries
+from tests.support.writers import Writer, log, said
 
 
 def blob(content: bytes) -> tuple[Digest, bytes]:

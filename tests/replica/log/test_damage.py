@@ -25,17 +25,11 @@ from syncd.hub import Hub
 from syncd.policy import Policy
 from tests.support.scene import HUB_KEY, Scene
 from tests.support.stories import Story, cut_at
-from tests.support.writers import Writer, said
+from tests.support.writers import Writer, lost, said
 
 BOB, EVE = Writer(2), Writer(66)
 NOT_FOUND = "CONVERSATION_NOT_FOUND"
 ABSENT = EntryId(bytes(32))
-
-
-def lost(*entries: Entry) -> Lost:
-    ids = frozenset(e.id for e in entries)
-    kinds = (Kind.GENESIS, Kind.MEMBER)
-    return Lost(ids, frozenset(e.id for e in entries if e.header.kind in kinds))
 
 
 def without(entries: Iterable[Entry], *gone: Entry) -> Conversation:

@@ -250,12 +250,6 @@ def test_only_the_id_of_a_request_has_a_requests_body() -> None:
     assert order.request(EntryId(bytes(32))) is None
 
 
-def test_every_verdict_on_a_seal_has_a_next_step() -> None:
-    for reason in VoidReason:
-        assert reason.next_step.endswith(".")
-        assert reason.value.startswith(("its ", "it ", "what ", "the ", "a "))
-
-
 def test_a_branch_ends_where_nothing_goes_on_but_forks_beside_the_answer() -> None:
     scene = Scene()
     first = scene.ask()
