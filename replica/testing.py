@@ -266,9 +266,7 @@ class Network:
 class Pair(Network):
     """One client and one hub, linked."""
 
-    def __init__(
-        self, hub: HubCore, public: PublicKey, *, shelf: MemoryShelf | None = None
-    ) -> None:
+    def __init__(self, hub: HubCore, public: PublicKey) -> None:
         """Link them."""
         super().__init__(hub)
-        self.client = self.connect(public, shelf=shelf)
+        self.client = self.connect(public)

@@ -39,20 +39,13 @@ class Stream:
 class Streams:
     """All running calls of a kind: Links and Watches, or transfers."""
 
-    def __init__(
-        self,
-        per_key_max: int,
-        lifetime_s: float = limits.TICKET_LIFETIME_S,
-        *,
-        total_max: int = limits.STREAMS_MAX,
-    ) -> None:
-        """Allow so many streams of one key and of all keys; a proof is valid for `lifetime_s`."""
+    def __init__(self, per_key_max: int, *, total_max: int = limits.STREAMS_MAX) -> None:
+        """Allow so many streams of one key and of all keys."""
         self._per_key_max = per_key_max
         self._total_max = total_max
         self._total = 0
         self._released = 0
         """Streams that were released, and whose calls have not ended yet."""
-        self._lifetime_s = lifetime_s
         self._held: dict[PublicKey, list[Stream]] = {}
 
     def begin(
@@ -127,7 +120,7 @@ class Streams:
         """End each stream whose last proof is too old."""
         for held in tuple(self._held.values()):
             for stream in tuple(held):
-                is_due = now >= stream.proved_at + self._lifetime_s
+                is_due = now >= stream.proved_at + limits.TICKET_LIFETIME_S
                 if is_due and not stream.is_expired:
                     stream.is_expired = True
                     stream.finish(Unauthenticated())

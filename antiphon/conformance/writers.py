@@ -164,7 +164,7 @@ class Writer:
         return Entry(data, sign(data, self.key), body, entry_id(data), codec.decode_header(data))
 
 
-def low_key(number: int = 0, *, below: bytes = b"\x01") -> Ed25519PrivateKey:
+def low_key(*, below: bytes = b"\x01") -> Ed25519PrivateKey:
     """Search for a key whose public half sorts before `below`, as anyone can."""
-    ground = (Writer(f"low {number} {seed}".encode()) for seed in itertools.count())
+    ground = (Writer(f"low {seed}".encode()) for seed in itertools.count())
     return next(writer.key for writer in ground if writer.public < below)

@@ -178,18 +178,14 @@ def _require_junior(held: Conversation, ours: PublicKey, theirs: PublicKey) -> N
 
 
 async def learn_hosts_of(
-    replica: Replica,
-    held: Conversation,
-    *,
-    host: PublicKey | None = None,
-    profile: str | None = None,
+    replica: Replica, held: Conversation, *, profile: str | None = None
 ) -> None:
     """Ask the hub for its hosts where `request_options` depends on more than is known of them.
 
     That is where one of several is to be chosen, or one that was not linked when the hub named
     them last is asked, and where a profile is named. Raises ReplicaClosed.
     """
-    asked = (host,) if host is not None else held.log.membership.hosts()
+    asked = held.log.membership.hosts()
     known = {one.key for one in replica.hub.hosts}
     if len(asked) > 1 or profile is not None or not known.issuperset(asked):
         await learn_hosts(replica)

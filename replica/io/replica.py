@@ -67,8 +67,8 @@ class Replica:
         calls: HubCalls | None,
         acks: SavedAcks,
         hello: Hello,
-        label: str | None = None,
-        policy: FollowPolicy | None = None,
+        label: str | None,
+        policy: FollowPolicy | None,
     ) -> None:
         """Use `Replica.open` instead; without `calls` the replica stays offline."""
         self.store = store
