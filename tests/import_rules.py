@@ -27,7 +27,7 @@ class OfferedContract(Contract):
     def check(self, graph: ImportGraph, verbose: bool) -> ContractCheck:
         broken = []
         for package in map(str, self.packages):  # type: ignore[attr-defined, call-overload]
-            offered = {f"{package}.{name}" for name in _offers(package)}
+            offered = {f"{package}.{name}" for name in offers(package)}
             for imported in sorted(graph.find_descendants(package)):
                 importers = graph.find_modules_that_directly_import(imported)
                 outside = (m for m in importers if not _is_in(m, package))
@@ -68,7 +68,8 @@ class ConfinedContract(Contract):
         _print(check)
 
 
-def _offers(package: str) -> list[str]:
+def offers(package: str) -> list[str]:
+    """Return the names in the `__all__` of a package."""
     spec = find_spec(package)
     assert spec is not None and spec.origin is not None, f"{package} is a package"
     for node in ast.parse(Path(spec.origin).read_text()).body:

@@ -12,6 +12,7 @@ import pytest
 
 from antiphon.v1 import log_pb2
 from spec import limit_meanings, tables
+from tests.import_rules import offers
 from tests.references import Targets, decisions_of, sections_of
 from tests.source_metrics import sizes_beyond
 
@@ -274,6 +275,22 @@ def _modules_of(path: Path) -> set[str]:
     tree = ast.walk(ast.parse(path.read_text()))
     plain = {a.name for node in tree if isinstance(node, ast.Import) for a in node.names}
     return plain | _imports(path).keys()
+
+
+def test_every_name_that_a_package_offers_has_a_user_outside_it() -> None:
+    """Tests are none: they import the module that they test."""
+    rules = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]
+    (packages,) = (c["packages"] for c in rules["contracts"] if c["type"] == "offered")
+    users = [p for p in _sources() if p.relative_to(ROOT).parts[0] != "tests"]
+    imports = {".".join(p.relative_to(ROOT).with_suffix("").parts): _imports(p) for p in users}
+    for package in packages:
+        used = set[str]()
+        for user, imported in imports.items():
+            if not user.startswith(f"{package}."):
+                used |= imported.get(package, set())
+                below = (m for m in imported if m.startswith(f"{package}."))
+                used |= {module.removeprefix(f"{package}.").split(".")[0] for module in below}
+        assert {*offers(package)} <= used, package
 
 
 CLOCKS = {"time", "datetime"}

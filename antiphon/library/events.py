@@ -11,7 +11,6 @@ from typing import Any
 from replica.ids import ConversationId, EntryId, PublicKey
 from replica.log import FinishReason, Usage
 
-Id = EntryId
 _NONE, _NOWHERE = EntryId(b""), ConversationId(b"")
 
 

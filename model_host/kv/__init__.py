@@ -8,10 +8,6 @@ from model_host.kv.archive import (
     conversation_of,
     encrypt_archive,
 )
-from model_host.kv.cached_pages import (
-    CachedPages,
-    CachedSlab,
-)
 from model_host.kv.checkpoint import (
     Manifest,
     Piece,
@@ -29,6 +25,7 @@ from model_host.kv.memory import SLAB_TOKENS, Bytes, PageTable, SlabMemory
 from model_host.kv.namespace import GROUP_TOKENS, PAGE_LAYOUT, Namespace, canonical_json
 from model_host.kv.page_map import Located, entry_pages, last_seal
 from model_host.kv.page_pool import PagePool, PoolCounters, Staging
+from model_host.kv.page_pool import PagePool, PoolCounters
 from model_host.kv.page_store import PageSource, PageStore, PageTarget, StoreCounters, Stored
 from model_host.kv.restore_cost import RestoreCost
 from model_host.kv.sequences import KVSequence
@@ -44,8 +41,6 @@ __all__ = [
     "SLAB_TOKENS",
     "Archive",
     "Bytes",
-    "CachedPages",
-    "CachedSlab",
     "KVSequence",
     "Lineage",
     "Located",
@@ -62,7 +57,6 @@ __all__ = [
     "PoolCounters",
     "RestoreCost",
     "SlabMemory",
-    "Staging",
     "StoreCounters",
     "Stored",
     "UnpinnedSource",

@@ -77,7 +77,7 @@ from replica.conversation.open_calls import (
     is_on_branch,
     open_calls,
 )
-from replica.conversation.place import Place, forks_at, goes_behind, newest_place, place_on_branch
+from replica.conversation.place import Place, goes_behind, newest_place, place_on_branch
 from replica.conversation.receipt import (
     NO_ENTRY,
     NO_TOKEN,
@@ -88,7 +88,6 @@ from replica.conversation.receipt import (
     Receipt,
     ReceiptInvalid,
     ReplayMode,
-    check_findings,
     check_receipt,
     check_reply,
     sign_receipt,
@@ -113,7 +112,6 @@ from replica.conversation.runs import (
     Say,
     Step,
     calls_ahead,
-    calls_behind,
     calls_made,
     has_not_called,
     has_started,
@@ -127,7 +125,7 @@ from replica.conversation.runs import (
     uncounted_results,
 )
 from replica.conversation.shelf import MemoryShelf, Shelf
-from replica.conversation.texts import NAME_CHARACTERS_MAX, check_name, says_nothing
+from replica.conversation.texts import check_name, says_nothing
 from replica.conversation.token_ids import TokenIds
 from replica.conversation.unlisted import unlisted_before
 from replica.conversation.withdrawal import is_about, requests_reading, requests_to_cancel
@@ -135,7 +133,6 @@ from replica.conversation.withdrawal import is_about, requests_reading, requests
 __all__ = [
     "ABANDONED",
     "INVITATION_SECRET_BYTES",
-    "NAME_CHARACTERS_MAX",
     "NO_ENTRY",
     "NO_TOKEN",
     "Address",
@@ -194,10 +191,8 @@ __all__ = [
     "call_digest",
     "call_to_close",
     "calls_ahead",
-    "calls_behind",
     "calls_made",
     "check_calls",
-    "check_findings",
     "check_name",
     "check_not_removed",
     "check_owner_stays",
@@ -216,8 +211,6 @@ __all__ = [
     "extend_digest",
     "find_run",
     "find_written",
-    "findings_digest",
-    "forks_at",
     "goes_behind",
     "grants_elsewhere",
     "has_not_called",

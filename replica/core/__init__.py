@@ -2,6 +2,6 @@
 
 from replica.core.core import ReplicaCore
 from replica.core.effects import ReplicaEffects
-from replica.core.selection import FollowPolicy, LeftOut, Selection
+from replica.core.selection import FollowPolicy, Selection
 
-__all__ = ["FollowPolicy", "LeftOut", "ReplicaCore", "ReplicaEffects", "Selection"]
+__all__ = ["FollowPolicy", "ReplicaCore", "ReplicaEffects", "Selection"]

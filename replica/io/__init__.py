@@ -49,7 +49,6 @@ from replica.io.invitations import (
     Joined,
     Redeeming,
     invite,
-    redeem,
     revoke_invitation,
 )
 from replica.io.issued_invitations import current_invitation, issued_invitations
@@ -61,10 +60,10 @@ from replica.io.joining import (
     save_hub,
     saved_hub,
 )
-from replica.io.key_refusals import HostKeyGone, KeyFileGone
+from replica.io.key_refusals import KeyFileGone
 from replica.io.keyless import Keyless
 from replica.io.keys import load_or_begin, load_or_create, load_or_create_secret
-from replica.io.linked_hosts import hosts_of, learn_hosts, linked_hosts
+from replica.io.linked_hosts import hosts_of, linked_hosts
 from replica.io.listing import listed
 from replica.io.logger import get_logger
 from replica.io.logs import LogFormat, configure_log, log_to_stderr
@@ -98,6 +97,18 @@ from replica.io.tail import require_content
 from replica.io.tls_refusals import HubKeyUnknown
 from replica.io.to_the_end import look_at, to_the_end
 from replica.io.turns import RequestOptions, say_as_system
+from replica.io.turns import (
+    Asked,
+    Delta,
+    Discarded,
+    Finished,
+    LinkBack,
+    LinkLost,
+    NotTaken,
+    Prefilling,
+    RequestOptions,
+    TurnEvent,
+)
 from replica.io.unfetched import Unfetched, note_fetched, times_of, unfetched_of
 
 __all__ = [
@@ -121,7 +132,6 @@ __all__ = [
     "FolderTaken",
     "FolderUse",
     "HostCalls",
-    "HostKeyGone",
     "HostMissing",
     "HostSample",
     "HostUnreachable",
@@ -188,7 +198,6 @@ __all__ = [
     "invite",
     "issued_invitations",
     "keys",
-    "learn_hosts",
     "linked_hosts",
     "listed",
     "listen",
@@ -214,7 +223,6 @@ __all__ = [
     "program_settings",
     "python",
     "read_settings",
-    "redeem",
     "repair_store",
     "replacing",
     "require_content",
@@ -228,7 +236,6 @@ __all__ = [
     "run_until_stopped",
     "save_hub",
     "saved_hub",
-    "say_as_system",
     "server_failed",
     "status",
     "stop_with_supervisor",

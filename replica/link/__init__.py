@@ -9,7 +9,6 @@ from replica.link.codec import (
     draft_to_pb,
     entries_from_pb,
     entries_steps,
-    entries_to_pb,
     fault_from_pb,
     fault_to_pb,
     heads_steps,
@@ -19,7 +18,7 @@ from replica.link.codec import (
     profile_to_pb,
 )
 from replica.link.comparison import compare_heads, lacking
-from replica.link.credit import FlowControl, grant_bytes
+from replica.link.credit import FlowControl
 from replica.link.effects import Effects, EffectsBuilder, conversation_of
 from replica.link.events import (
     Compared,
@@ -131,11 +130,9 @@ __all__ = [
     "draft_to_pb",
     "entries_from_pb",
     "entries_steps",
-    "entries_to_pb",
     "fault_from_pb",
     "fault_to_pb",
     "finished",
-    "grant_bytes",
     "heads_steps",
     "heads_to_pb",
     "host_to_grant",

@@ -6,17 +6,15 @@ from replica.order.coverage import coverage, coverage_before
 from replica.order.eligible import is_open, is_tail_entry
 from replica.order.ends import ends
 from replica.order.node import SealNode
-from replica.order.queued import Ahead, queued_behind
+from replica.order.queued import queued_behind
 from replica.order.tail import frontier, late_messages, start, tail
 from replica.order.tree import Order, branch_ends
-from replica.order.verdict import VoidReason, is_closed
+from replica.order.verdict import is_closed
 from replica.order.withdrawals import first_closing, is_withdrawn, with_withdrawals
 
 __all__ = [
-    "Ahead",
     "Order",
     "SealNode",
-    "VoidReason",
     "branch_ends",
     "context_digest",
     "coverage",

@@ -20,7 +20,8 @@ from model_host.sampling import state as sampler_state
 from model_host.sampling.state import SamplerState, draw_word
 from replica.conversation import Cause, Outcome, next_seal
 from replica.log import CONTINUABLE, FinishReason, Generation
-from replica.order import Ahead, Order
+from replica.order import Order
+from replica.order.queued import Ahead
 from tests.conformance.planted_peers import Planted
 from tests.simulation.planted import Patch
 

@@ -7,7 +7,8 @@ import pytest
 from replica import limits
 from replica.conversation.conversation import Conversation
 from replica.ids import ConversationId, EntryId, Lane, Position
-from replica.link import STEP_HEADS, Frame, finished, grant_bytes
+from replica.link import STEP_HEADS, Frame, finished
+from replica.link.credit import grant_bytes
 from replica.link.messages import Ack, Close, Credit, Entries, Fault, Hello, Ids, Open
 from replica.log import digest_of
 from replica.refusals import (

@@ -40,13 +40,13 @@ from replica.conversation import (
     Finding,
     Receipt,
     ReceiptInvalid,
-    check_findings,
     check_receipt,
     sign_draft,
     sign_receipt,
     start_digest,
     verify_draft,
 )
+from replica.conversation.receipt import check_findings
 from replica.errors import EntryRefused
 from replica.ids import Digest, EntryId, PublicKey
 from replica.io.replays import decode_receipt

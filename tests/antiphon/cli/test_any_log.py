@@ -16,7 +16,6 @@ from replica.conversation import (
     KeyedRun,
     awaited,
     calls_ahead,
-    calls_behind,
     hosts_awaited,
     newest_place,
     next_step,
@@ -29,6 +28,7 @@ from replica.conversation import (
     result_place,
     retry_place,
 )
+from replica.conversation.runs import calls_behind
 from replica.ids import EntryId, PublicKey, Track
 from replica.log.body import (
     Join,

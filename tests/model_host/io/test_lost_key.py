@@ -7,7 +7,8 @@ import pytest
 from model_host.engine.torch_engine import TorchEngine
 from model_host.io.config import HostConfig
 from model_host.io.server import start
-from replica.io import HostKeyGone, keys
+from replica.io import keys
+from replica.io.key_refusals import HostKeyGone
 
 UNREACHABLE = "127.0.0.1:1"
 

@@ -2,7 +2,8 @@
 
 import pytest
 
-from replica.conversation import calls_behind, is_about, requests_reading, requests_to_cancel
+from replica.conversation import is_about, requests_reading, requests_to_cancel
+from replica.conversation.runs import calls_behind
 from replica.log.body import Cancel, Message, Speaker, Text, ToolCall, ToolResult
 from replica.log.entry import Conflict
 from replica.refusals import ArgumentInvalid, NotAllowed

@@ -7,7 +7,7 @@ it lists first, since their ids are ground.
 import pytest
 
 from replica import limits
-from replica.core import FollowPolicy, LeftOut
+from replica.core.selection import FollowPolicy, LeftOut
 from replica.ids import ConversationId, EntryId, PublicKey
 from replica.link.events import SyncState
 from replica.link.messages import (

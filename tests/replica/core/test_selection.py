@@ -5,9 +5,8 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from replica.core import FollowPolicy, LeftOut
 from replica.core.open_listed import Use
-from replica.core.selection import FOLLOWED_MAX, RETRY_S, Selection, Turn
+from replica.core.selection import FOLLOWED_MAX, RETRY_S, FollowPolicy, LeftOut, Selection, Turn
 from replica.ids import ConversationId, PublicKey
 from replica.limits import LISTED_MAX, OPENING_MAX, STALE_S
 from replica.link.messages import ListingItem

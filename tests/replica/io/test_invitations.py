@@ -12,7 +12,7 @@ from antiphon.conformance.io.proxy import proxied
 from replica.conversation import Issued, JoinVerdict
 from replica.conversation.invitation import InviteRevoked
 from replica.ids import ConversationId
-from replica.io import begin, invitations, invite, issued_invitations, redeem, require_link
+from replica.io import begin, invitations, invite, issued_invitations, require_link
 from replica.io.invitations import Joined, Redeeming, _claim
 from replica.io.joining import await_grant, deposit
 from replica.io.replica import Replica
@@ -64,7 +64,7 @@ async def shared(replica: Replica) -> ConversationId:
 async def redeemed(inviter: Replica, newcomer: Replica, issued: Issued) -> list[JoinVerdict]:
     """Leave the newcomer's proof, and let the inviter answer."""
     await deposit(newcomer.calls(), issued.invitation, newcomer.public)
-    return [one.verdict for one in await redeem(inviter)]
+    return [one.verdict for one in await invitations.redeem(inviter)]
 
 
 async def test_a_grant_of_the_inviter_voids_no_invitation(place: Place) -> None:

@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from replica.core import FollowPolicy, LeftOut
+from replica.core.selection import FollowPolicy, LeftOut
 from replica.ids import ConversationId, EntryId, PublicKey
 from replica.io.hub_calls import HubCalls
 from replica.io.store import Store
