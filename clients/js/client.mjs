@@ -56,7 +56,7 @@ export class Client extends EventEmitter {
     this.key = new e.Key(Buffer.from(this.kept.seed, 'hex'));
     this.stub = new SyncService(address, grpc.credentials.createInsecure(), OPTIONS); // connects at the first call
     this.beginEpoch();
-    // texts: of generations, by id; told: requests whose answer was told; cursor: lane heads as of the last Hint
+    // texts: of generations to be told, by id; told: requests whose answer was told; cursor: lane heads as of the last Hint
     Object.assign(this, { texts: new Map(), told: new Set(), draft: {}, cursor: new Map(), flushing: Promise.resolve() });
     this.hinted = new Promise((resolve) => this.once('hint', resolve));
     if (process.platform !== 'linux') return; // One process at a time: the kernel drops such a name with its process.
@@ -248,10 +248,10 @@ export class Client extends EventEmitter {
   }
 
   receiveAnswer({ request, seal, generation }) {
-    const asked = request.toString('hex');
+    const asked = request.toString('hex'), answer = generation.toString('hex'), shown = this.texts.get(answer);
+    this.texts.delete(answer); // where it is told again, its entry comes again
     if (this.told.has(asked) || !this.told.add(asked)) return; // a Watch that ended before its Hint says it again
-    const { text, detail } = this.texts.get(generation.toString('hex')) ?? { text: '', detail: 'no body' };
-    this.emit('answer', { request: asked, text, refused: seal.length ? '' : detail });
+    this.emit('answer', { request: asked, text: shown?.text ?? '', refused: seal.length ? '' : shown?.detail ?? 'no body' });
   }
 
   close() {
