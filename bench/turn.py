@@ -28,6 +28,8 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from bench import jobs
 from bench.hub_process import hub_process
 from bench.result import Goal, arguments, report, say
+from bench.talk import Talk
+from model_host.rendering import (Contexts)
 from model_host.engine import Tokenizer
 from model_host.engine.torch_engine import TorchEngine
 from model_host.generation import gather_branch, render_branch
@@ -38,12 +40,8 @@ from replica.ids import ConversationId, EntryId, PublicKey
 from replica.io.replica import Replica
 from replica.link import DraftReceived, Event
 from replica.log import (
-    Genesis,
-    Grant,
-    Member,
     Message,
     Request,
-    Role,
     Sampling,
     Speaker,
     Text,
@@ -107,40 +105,28 @@ def host_process(folder: Path, hub: str, numerics: str) -> Iterator[PublicKey]:
         process.wait()
 
 
-class Conversation:
+class TimedTalk(Talk):
     """One conversation with a host; its turns are timed at a reader."""
 
-    def __init__(
-        self, replica: Replica, conversation: ConversationId, host: PublicKey, offer: Offer
-    ) -> None:
+    def __init__(self, replica: Replica, conversation: ConversationId, host: PublicKey) -> None:
         """Listen to the drafts of the conversation."""
-        self._replica, self._id, self._host = replica, conversation, host
-        self._offer = offer
+        super().__init__(replica, conversation, host)
         self._first: float | None = None
         replica.listen(self._receive)
-
-    @classmethod
-    async def begin(cls, replica: Replica, host: PublicKey, offer: Offer) -> "Conversation":
-        """Create a conversation in which `host` answers."""
-        conversation = await replica.create(Genesis((replica.public,)))
-        grant = Member(Grant(host, Role.HOST))
-        await replica.append(conversation, grant, parents=(EntryId(conversation),))
-        await replica.wait_synced(conversation)
-        return cls(replica, conversation, host, offer)
 
     def _receive(self, event: Event) -> None:
         if isinstance(event, DraftReceived) and event.draft.token_ids and self._first is None:
             self._first = time.perf_counter()
 
-    async def turn(self, text: str) -> tuple[Turn, Asked]:
+    async def turn(self, text: str, offer: Offer) -> tuple[Turn, Asked]:
         """Send a message and a request; return once the reader has the tokens."""
-        held = self._replica.shelf[self._id]
+        held = self.held
         tips = held.order.tips()
         tip = tips[-1] if tips else None
         answer = tip.generation if tip is not None else None
-        parents = (answer,) if answer is not None else (EntryId(self._id),)
+        parents = (answer,) if answer is not None else (EntryId(self.id),)
         request = Request(
-            self._host,
+            self.host,
             SAMPLING,
             output_tokens_max=OUTPUT_TOKENS,
             output_tokens_min=OUTPUT_TOKENS,
@@ -148,20 +134,20 @@ class Conversation:
         )
         self._first = None
         began = time.perf_counter()
-        _, asked = await self._replica.append_chain(
-            self._id,
+        _, asked = await self.replica.append_chain(
+            self.id,
             (Message(Speaker.USER, (Text(text),)), request),
             parents=parents,
             basis=tip.id if tip is not None else None,
         )
-        await self._replica.wait_for(lambda: held.order.answer(asked.id) is not None, 120)
+        await self.replica.wait_for(lambda: held.order.answer(asked.id) is not None, 120)
         last, generation = time.perf_counter(), held.order.answer(asked.id)
         if generation is None or self._first is None:
             raise RuntimeError("no answer")
         if len(generation.token_ids) != OUTPUT_TOKENS:
             raise RuntimeError(f"{generation.finish_detail}: {len(generation.token_ids)} tokens")
         branch = gather_branch(held, held.order.nodes[held.order.seal_of[asked.id]], Contexts(0))
-        context = render_branch(branch, self._offer.renderer).context.ids
+        context = render_branch(branch, offer.renderer).context.ids
         return Turn(self._first - began, last - began), Asked(
             request, context, generation.token_ids
         )
@@ -175,9 +161,10 @@ async def ours(
     key = Ed25519PrivateKey.generate()
     async with Replica.open(folder / "log.db", key, address) as replica:
         for size in SIZES:
-            conversation = await Conversation.begin(replica, host, offer)
-            turns.append(await conversation.turn(texts[size]))
-            turns.append(await conversation.turn(texts[0]))
+            talk = await TimedTalk.begin(replica, host)
+            await replica.wait_synced(talk.id)
+            turns.append(await talk.turn(texts[size], offer))
+            turns.append(await talk.turn(texts[0], offer))
     return turns
 
 

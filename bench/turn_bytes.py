@@ -21,13 +21,14 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from antiphon.cli.relay import Relay
 from bench.result import Goal, arguments, report, say
 from bench.scripted_engine import ScriptedEngine
+from bench.talk import Talk
 from model_host.engine.gguf_file import open_model_file
 from model_host.engine.tokenizer import Tokenizer
 from model_host.io.config import HostConfig
 from model_host.io.fetch import resolve
 from model_host.io.server import start as start_host
 from replica.conversation.place import newest_place
-from replica.ids import ConversationId, EntryId, PublicKey
+from replica.ids import EntryId
 from replica.io.keys import load_or_create
 from replica.io.replica import Replica
 from replica.io.turns import RequestOptions, say_and_request
@@ -60,25 +61,15 @@ def words(size: int, seed: int) -> str:
     return text[:size]
 
 
-class Talk:
-    """A client that runs turns and waits until no bytes are in transit."""
-
-    def __init__(self, replica: Replica, conversation: ConversationId, host: PublicKey) -> None:
-        self.replica, self.id, self.host = replica, conversation, host
-
-    async def turn(self, text: str) -> Generation:
-        held = self.replica.shelf[self.id]
-        options = RequestOptions(self.host, Sampling())
-        asked = await say_and_request(
-            self.replica, self.id, (Text(text),), newest_place(held), options
-        )
-        request = asked.request
-        if not await self.replica.wait_for(lambda: held.order.answer(request) is not None, 60):
-            raise RuntimeError("no answer")
-        await self.replica.wait_synced(self.id)
-        answer = held.order.answer(request)
-        assert answer is not None
-        return answer
+async def run_turn(talk: Talk, text: str) -> Generation:
+    """Run a turn, and wait until no bytes are in transit."""
+    options = RequestOptions(talk.host, Sampling())
+    asked = await say_and_request(
+        talk.replica, talk.id, (Text(text),), newest_place(talk.held), options
+    )
+    answer = await talk.answer(asked.request)
+    await talk.replica.wait_synced(talk.id)
+    return answer
 
 
 async def antiphon_turns(folder: Path) -> dict[str, list[int]]:
@@ -121,8 +112,8 @@ async def antiphon_turns(folder: Path) -> dict[str, list[int]]:
         talk = Talk(writer, conversation, host.key)
         for number in range(TURNS):
             before = (plain.bytes_up, plain.bytes_down, drafted.bytes_down)
-            answer = await talk.turn(words(IN_BYTES, number + 1))
-            await reader.wait_for(lambda: reader_has_all(reader, writer, conversation), 30)
+            answer = await run_turn(talk, words(IN_BYTES, number + 1))
+            await talk.reach(reader)
             assert len(text_of(answer.parts)) == OUT_BYTES, len(text_of(answer.parts))
             series["up"].append(plain.bytes_up - before[0])
             series["down"].append(plain.bytes_down - before[1])
@@ -133,11 +124,6 @@ async def antiphon_turns(folder: Path) -> dict[str, list[int]]:
                 say(f"turn {number + 1}: {series['up'][-1]} up, {series['down'][-1]} down")
     await hub.stop()
     return series
-
-
-def reader_has_all(reader: Replica, writer: Replica, conversation: ConversationId) -> bool:
-    held, ours = reader.shelf.get(conversation), writer.shelf[conversation]
-    return held is not None and held.log.digest == ours.log.digest
 
 
 async def chat_turns() -> dict[str, list[int]]:
