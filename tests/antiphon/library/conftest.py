@@ -1,7 +1,7 @@
 """A hub, a scripted host, and replicas opened in either form of the library."""
 
 from collections.abc import AsyncIterator
-from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -52,6 +52,15 @@ class Lab:
         if self.hub is not None:
             options.setdefault("hub", self.hub.address)
         return opened(self.form, self.folder / name, **options)
+
+    @asynccontextmanager
+    async def shared(self) -> AsyncIterator[tuple[Any, Any, Any]]:
+        """Open what two members share: the other one, and the conversation as each has it."""
+        async with self.open() as me, self.open("bob") as bob:
+            mine = await me.conversation("trip")
+            await mine.grant(bob.key)
+            assert await mine.sync()
+            yield bob, mine, await bob.get(mine.id)
 
 
 @pytest.fixture(params=["async", "blocking"])

@@ -23,6 +23,14 @@ async def another_process(lab: Lab) -> AsyncIterator[Replica]:
         yield other
 
 
+@asynccontextmanager
+async def both(lab: Lab, is_first: bool) -> AsyncIterator[tuple[Any, Replica]]:
+    """Open the folder in a program, and in another process: the first one holds the store."""
+    opening = (lab.open(), another_process(lab))
+    async with opening[not is_first] as one, opening[is_first] as two:
+        yield (one, two) if is_first else (two, one)
+
+
 async def until_raised(events: Any) -> None:
     """Read events for ever."""
     async for _ in events:
@@ -32,9 +40,7 @@ async def until_raised(events: Any) -> None:
 @pytest.mark.parametrize("is_first", [True, False])
 async def test_whoever_reads_a_conversation_is_told_that_it_was_deleted(lab: Lab, is_first: bool):
     """The program holds the store itself, or another process does."""
-    opening = (lab.open(), another_process(lab))
-    async with opening[not is_first] as one, opening[is_first] as two:
-        me, other = (one, two) if is_first else (two, one)
+    async with both(lab, is_first) as (me, other):
         trip = await me.conversation("trip")
         assert await trip.sync()
         reading = trip.events()
@@ -54,9 +60,7 @@ async def test_whoever_reads_a_conversation_is_told_that_it_was_deleted(lab: Lab
 
 @pytest.mark.parametrize("is_first", [True, False])
 async def test_a_sync_in_progress_ends_with_the_conversation(lab: Lab, is_first: bool):
-    opening = (lab.open(), another_process(lab))
-    async with opening[not is_first] as one, opening[is_first] as two:
-        me, other = (one, two) if is_first else (two, one)
+    async with both(lab, is_first) as (me, other):
         trip = await me.conversation("trip")
         assert lab.hub is not None
         await lab.hub.stop()  # so that it waits
@@ -71,9 +75,7 @@ async def test_a_sync_in_progress_ends_with_the_conversation(lab: Lab, is_first:
 @pytest.mark.parametrize("is_first", [True, False])
 async def test_a_sync_of_all_leaves_out_what_is_deleted_meanwhile(lab: Lab, is_first: bool):
     """It waited for its timeout, and was False."""
-    opening = (lab.open(), another_process(lab))
-    async with opening[not is_first] as one, opening[is_first] as two:
-        me, other = (one, two) if is_first else (two, one)
+    async with both(lab, is_first) as (me, other):
         plan = await me.conversation("plan")
         assert await plan.sync()
         assert lab.hub is not None

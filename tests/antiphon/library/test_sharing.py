@@ -142,11 +142,7 @@ async def test_invitations_made_at_once_are_all_recorded(lab: Lab):
 
 
 async def test_a_removed_member_is_refused_on_the_streams_it_has(talking: Lab):
-    async with talking.open() as me, talking.open("bob") as bob:
-        mine = await me.conversation("trip")
-        await mine.grant(bob.key)
-        assert await mine.sync()
-        theirs = await bob.get(mine.id)
+    async with talking.shared() as (bob, mine, theirs):
         await theirs.ask("Am I here?")
         await mine.remove(bob.key)
         assert await mine.sync()

@@ -216,11 +216,7 @@ async def _at(trip: Any, entry: Any) -> None:
 
 
 async def test_two_that_ask_at_once_queue(talking: Lab):
-    async with talking.open() as me, talking.open("bob") as bob:
-        mine = await me.conversation("trip")
-        await mine.grant(bob.key)
-        assert await mine.sync()
-        theirs = await bob.get(mine.id)
+    async with talking.shared() as (_, mine, theirs):
         answers = await asyncio.gather(mine.ask("One?"), theirs.ask("Two?"))
         assert {a.text for a in answers} == {"You said: One?", "You said: Two?"}
         assert await mine.sync()
@@ -229,11 +225,7 @@ async def test_two_that_ask_at_once_queue(talking: Lab):
 
 
 async def test_the_events_of_a_conversation_name_who_spoke(talking: Lab):
-    async with talking.open() as me, talking.open("bob") as bob:
-        mine = await me.conversation("trip")
-        await mine.grant(bob.key)
-        assert await mine.sync()
-        theirs = await bob.get(mine.id)
+    async with talking.shared() as (bob, mine, theirs):
 
         async def first_words() -> antiphon.Said:
             async for event in mine.events():
