@@ -29,7 +29,6 @@ from bench import jobs
 from bench.hub_process import hub_process
 from bench.result import Goal, arguments, report, say
 from bench.talk import Talk
-from model_host.rendering import (Contexts)
 from model_host.engine import Tokenizer
 from model_host.engine.torch_engine import TorchEngine
 from model_host.generation import gather_branch, render_branch

@@ -18,13 +18,11 @@ from model_host.kv.checkpoint import (
     usable_tokens,
 )
 from model_host.kv.domain import domain_salt
-from model_host.kv.lineage import Lineage
-from model_host.kv.losses import Losses
 from model_host.kv.lineage import Lineage, common_tokens
+from model_host.kv.losses import Losses
 from model_host.kv.memory import SLAB_TOKENS, Bytes, PageTable, SlabMemory
 from model_host.kv.namespace import GROUP_TOKENS, PAGE_LAYOUT, Namespace, canonical_json
 from model_host.kv.page_map import Located, entry_pages, last_seal
-from model_host.kv.page_pool import PagePool, PoolCounters, Staging
 from model_host.kv.page_pool import PagePool, PoolCounters
 from model_host.kv.page_store import PageSource, PageStore, PageTarget, StoreCounters, Stored
 from model_host.kv.restore_cost import RestoreCost

@@ -96,19 +96,7 @@ from replica.io.store_lock import require_free
 from replica.io.tail import require_content
 from replica.io.tls_refusals import HubKeyUnknown
 from replica.io.to_the_end import look_at, to_the_end
-from replica.io.turns import RequestOptions, say_as_system
-from replica.io.turns import (
-    Asked,
-    Delta,
-    Discarded,
-    Finished,
-    LinkBack,
-    LinkLost,
-    NotTaken,
-    Prefilling,
-    RequestOptions,
-    TurnEvent,
-)
+from replica.io.turns import RequestOptions
 from replica.io.unfetched import Unfetched, note_fetched, times_of, unfetched_of
 
 __all__ = [
