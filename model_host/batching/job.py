@@ -93,18 +93,6 @@ class Job:
         """Return how many of its next `rows` rows are those of guesses."""
         return max(0, rows - self.rest)
 
-    def common_tokens(self, other: "Job") -> int:
-        """Return the number of first tokens that two prompts have in common."""
-        mine, theirs = self.run.plan.prompt, other.run.plan.prompt
-        low, high = 0, min(len(mine), len(theirs))
-        while low < high:  # tuples are compared in C, so halving beats a loop
-            middle = (low + high + 1) // 2
-            if mine[low:middle] == theirs[low:middle]:
-                low = middle
-            else:
-                high = middle - 1
-        return low
-
     def cancel(self) -> None:
         """End the run before its next step. Any thread may call this."""
         self.is_cancelled = True

@@ -11,7 +11,7 @@ from model_host.batching.counters import BatchCounters
 from model_host.batching.job import Ended, Events, Found, Job
 from model_host.batching.restorer import Restorer
 from model_host.errors import CacheBudgetExceeded, CacheBusy
-from model_host.kv import SLAB_TOKENS, KVSequence, PagePool
+from model_host.kv import SLAB_TOKENS, KVSequence, PagePool, common_tokens
 from model_host.refusals import ContextTooLong, finish_detail
 from replica.errors import HostError
 from replica.log import FinishReason
@@ -187,8 +187,10 @@ def _waits_for(job: Job, running: list[Job]) -> bool:
 
     Many agents begin at once with the same prompt: one of them computes it for all.
     """
-    return any(
-        other.domain == job.domain and job.common_tokens(other) >= other.done + SLAB_TOKENS // 2
-        for other in running
-        if not other.is_decoding
-    )
+
+    def is_ahead(other: Job) -> bool:
+        common = common_tokens(job.run.plan.prompt, other.run.plan.prompt)
+        return common >= other.done + SLAB_TOKENS // 2
+
+    computing = (other for other in running if not other.is_decoding)
+    return any(other.domain == job.domain and is_ahead(other) for other in computing)
