@@ -11,7 +11,7 @@ from replica.errors import AntiphonError
 from replica.io import local_socket
 from replica.io.local_frames import VERSIONS, LocalFrame, WriteUnconfirmed, error_in, read_frame
 from replica.io.local_server import GREETING_S, Identity
-from replica.refusals import StoreLocked
+from replica.refusals import FrameMalformed, StoreLocked
 
 ANSWER_S = 30.0
 """Seconds that a request waits for its answer; it is not begun after them."""
@@ -45,8 +45,8 @@ class LocalClient:
     async def join(cls, store: Path, identity: Identity) -> "LocalClient":
         """Connect to the process that serves a store.
 
-        Raises ConnectionEnded if none does, or it is of another user, and its refusal:
-        SharingUnsupported, StoreLocked.
+        Raises ConnectionEnded if none does, or it is of another user, FrameMalformed, and its
+        refusal: SharingUnsupported, StoreLocked. Whatever ends it ends the connection.
         """
         try:
             connected = local_socket.connect(store)
@@ -56,20 +56,11 @@ class LocalClient:
             reader, writer = await asyncio.open_unix_connection(sock=connected)
         except OSError as error:
             raise ConnectionEnded from error
-        hello = {"versions": VERSIONS, "key": identity.key, "label": identity.label}
-        writer.write(LocalFrame(hello | {"process": identity.process}).encode())
         try:
-            async with asyncio.timeout(GREETING_S):
-                welcome = await read_frame(reader)
-        except TimeoutError:
-            welcome = None
-        if welcome is None or "error" in welcome.head:
+            return cls(reader, writer, await _greeted(reader, writer, identity))
+        except BaseException:
             writer.close()
-            if welcome is None:
-                raise ConnectionEnded
-            raise error_in(welcome.head["error"])
-        head = welcome.head
-        return cls(reader, writer, Identity(identity.key, head["label"], head["process"]))
+            raise
 
     async def run(self, notice: Notice) -> None:
         """Receive answers and announcements until the connection ends."""
@@ -130,3 +121,23 @@ class LocalClient:
             if not waiting.done():
                 waiting.set_exception(ConnectionEnded())
         self._waiting.clear()
+
+
+async def _greeted(
+    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, identity: Identity
+) -> Identity:
+    """Greet the process that serves; return who it is. Raises what `join` does."""
+    hello = {"versions": VERSIONS, "key": identity.key, "label": identity.label}
+    writer.write(LocalFrame(hello | {"process": identity.process}).encode())
+    try:
+        async with asyncio.timeout(GREETING_S):
+            welcome = await read_frame(reader)
+    except TimeoutError:
+        welcome = None
+    if welcome is None:
+        raise ConnectionEnded
+    if "error" in welcome.head:
+        raise error_in(welcome.head["error"])
+    if not {"label", "process"} <= welcome.head.keys():
+        raise FrameMalformed("the greeting does not say who serves")
+    return Identity(identity.key, welcome.head["label"], welcome.head["process"])

@@ -95,6 +95,43 @@ async def test_a_malformed_frame_ends_the_connection(tmp_path: Path) -> None:
     await server.stop()
 
 
+def _sockets() -> int:
+    links = [one for one in Path("/proc/self/fd").iterdir() if one.is_symlink()]
+    return sum(str(one.readlink()).startswith("socket:") for one in links)
+
+
+@pytest.mark.parametrize("turns", range(8))
+async def test_a_join_that_is_cancelled_leaves_no_connection(tmp_path: Path, turns: int) -> None:
+    with local_socket.listen(tmp_path / "s") as listener:  # accepts, and never answers
+        before = _sockets()
+        joining = asyncio.create_task(LocalClient.join(tmp_path / "s", ME))
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        joining.cancel()
+        await asyncio.wait({joining})
+        await asyncio.sleep(0)  # in the next turn a transport closes its socket
+        assert (joining.cancelled(), _sockets()) == (True, before)
+        listener.close()
+
+
+@pytest.mark.parametrize("data", [b"\xff" * 64, LocalFrame({}).encode()])
+async def test_a_join_that_is_answered_wrongly_leaves_no_connection(
+    tmp_path: Path, data: bytes
+) -> None:
+    with local_socket.listen(tmp_path / "s") as listener:
+        before = _sockets()
+        joining = asyncio.create_task(LocalClient.join(tmp_path / "s", ME))
+        accepted, _ = await asyncio.get_running_loop().sock_accept(listener)
+        accepted.setblocking(False)
+        await asyncio.get_running_loop().sock_sendall(accepted, data)
+        await asyncio.wait({joining})
+        error = joining.exception()
+        accepted.close()
+        await asyncio.sleep(0)
+        assert isinstance(error, FrameMalformed)
+        assert _sockets() == before
+
+
 @pytest.mark.parametrize("data", [b"\0\0\0\0", b"\1\0\0\0\4\0\0\0\0\0\0\0", b"\1\0\0\0\2\0\0\0[]"])
 async def test_bad_frames_are_refused(data: bytes) -> None:
     reader = asyncio.StreamReader()
