@@ -153,11 +153,18 @@ def as_tools(given: Sequence[Tool | Callable[..., Any]]) -> dict[str, Tool]:
     """Return tools by name; plain functions become tools without an effect."""
     if not isinstance(given, Iterable):
         raise ToolUnsuitable(f"tools are a list of functions, not {given!r}")
-    made = [one if isinstance(one, Tool) else tool(one) for one in given]
+    made = [one if isinstance(one, Tool) else tool(_function(one)) for one in given]
     by_name = {one.name: one for one in made}
     if len(by_name) < len(made):
         raise ToolUnsuitable("two tools have the same name")
     return by_name
+
+
+def _function(one: object) -> Callable[..., Any]:
+    """Return a function; `tool` of None would be a decorator. Raises ToolUnsuitable."""
+    if not callable(one):
+        raise ToolUnsuitable(f"{one!r} is no function")
+    return one
 
 
 def schema_of(function: Callable[..., Any]) -> dict[str, Any]:

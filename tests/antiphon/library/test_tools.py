@@ -104,3 +104,9 @@ def test_a_result_is_text_or_json():
     assert text_of_result("Yes.") == "Yes."
     assert text_of_result({"city": "Köln", "nights": 2}) == '{"city": "Köln", "nights": 2}'
     assert text_of_result(None) == "null"
+
+
+@pytest.mark.parametrize("wrong", [None, 3, "book", [book], b""])
+def test_what_is_no_function_is_no_tool(wrong: Any):
+    with pytest.raises(ToolUnsuitable, match="is no function"):
+        as_tools([wrong])
