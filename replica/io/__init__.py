@@ -28,7 +28,7 @@ from replica.io.expiring_blobs import ExpiringBlobs
 from replica.io.fetch import fetch_missing, import_entries
 from replica.io.flags import read_settings
 from replica.io.folder_use import FolderTaken, FolderUse, take_folder, use_of
-from replica.io.forked import close_file, has_lost_grpc, own_file
+from replica.io.forked import close_file, has_lost_grpc, own_file, uses_grpc
 from replica.io.grpc_server import (
     STOP_GRACE_S,
     add_services,
@@ -235,4 +235,5 @@ __all__ = [
     "typed_errors",
     "unfetched_of",
     "use_of",
+    "uses_grpc",
 ]

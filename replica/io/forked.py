@@ -46,6 +46,11 @@ def note_grpc() -> None:
     _Grpc.is_used = True
 
 
+def uses_grpc() -> bool:
+    """Say whether this process has used gRPC, which works here."""
+    return _Grpc.is_used and not _Grpc.is_lost
+
+
 def has_lost_grpc() -> bool:
     """Say whether this process was forked from one that had used gRPC."""
     return _Grpc.is_lost

@@ -16,13 +16,14 @@ from contextlib import (
     ExitStack,
     suppress,
 )
-from functools import wraps
+from functools import partial, wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 
 import anyio
 from anyio.from_thread import BlockingPortal
 
 from antiphon.library.errors import LoopUnsuitable, ReplicaClosed
+from antiphon.library.io import loop_thread
 from antiphon.library.io.once import once
 from antiphon.library.io.steps import Steps
 
@@ -40,7 +41,7 @@ class Portal:
     """The event loop of a thread, and an async context in it, until `close`."""
 
     def __init__(self) -> None:
-        """Start the thread."""
+        """Take a thread."""
         self._opener = threading.current_thread()
         self._closing = threading.Lock()
         self._entering: asyncio.Task[None] | None = None
@@ -52,9 +53,8 @@ class Portal:
         self.is_open = True
         self.calls: set[_Call] = set()
         started: Future[BlockingPortal] = Future()
-        self._thread = threading.Thread(target=_run_loop, args=(started,), name="antiphon")
         try:
-            self._thread.start()
+            self._running = loop_thread.run(partial(_serve, started))
             self._loop = started.result()
         except BaseException:  # Ctrl-C, and the thread would go on for ever
             if not started.cancel():
@@ -103,7 +103,7 @@ class Portal:
         """
         if not self.is_open:
             raise ReplicaClosed(_INHERITED if self._is_inherited else "")
-        if threading.get_ident() == self._thread.ident:
+        if self._running.is_here():
             raise LoopUnsuitable("an async function runs in the loop that this call waits for")
         call = _Call(self)
         future = self._loop.start_task_soon(call.run, function, args)
@@ -119,7 +119,7 @@ class Portal:
 
         The collector may end one in the loop's own thread, which does not wait for itself.
         """
-        if threading.get_ident() != self._thread.ident:
+        if not self._running.is_here():
             self.call(function)
             return
         task = asyncio.get_running_loop().create_task(function())
@@ -127,7 +127,7 @@ class Portal:
         task.add_done_callback(self._begun.discard)
 
     def close(self) -> None:
-        """Leave the context and end the thread; do nothing when repeated.
+        """Leave the context and the thread; do nothing when repeated.
 
         Calls still in progress raise ReplicaClosed.
         """
@@ -143,7 +143,7 @@ class Portal:
             finally:
                 _PORTALS.discard(self)
                 self._loop.call(self._loop.stop, True)
-                self._thread.join()
+                self._running.wait()
 
     async def _end_calls(self) -> None:
         calls = [*self.calls]
@@ -194,15 +194,12 @@ threading._register_atexit(_close_all)  # type: ignore[attr-defined]
 os.register_at_fork(after_in_child=_abandon_all)
 
 
-def _run_loop(started: "Future[BlockingPortal]") -> None:
-    async def run() -> None:
+async def _serve(started: "Future[BlockingPortal]") -> None:
+    try:
         async with BlockingPortal() as loop:
             if started.set_running_or_notify_cancel():
                 started.set_result(loop)
                 await loop.sleep_until_stopped()
-
-    try:
-        anyio.run(run)
     except BaseException as error:
         if started.done():
             raise
@@ -211,7 +208,7 @@ def _run_loop(started: "Future[BlockingPortal]") -> None:
 
 @once
 def entered(context: AbstractAsyncContextManager[T], wrap: Callable[[Portal, T], W]) -> Iterator[W]:
-    """Enter an async context in the event loop of a new thread; leave it at the end."""
+    """Enter an async context in the event loop of a thread; leave it at the end."""
     portal = Portal()
     try:
         yield wrap(portal, portal.enter(context))

@@ -1,0 +1,171 @@
+"""Threads with an event loop, each for one replica of the blocking form at a time (DECISIONS D595).
+
+gRPC keeps every loop that it was used in as long as the process lives, and passes late events
+to it. So once gRPC is used, a loop whose replica has closed goes on, and waits for the next one.
+"""
+
+import asyncio
+import concurrent.futures.thread  # noqa: F401  # as in portal.py
+import os
+import sys
+import threading
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from contextvars import copy_context
+from typing import Any
+from weakref import WeakSet
+
+import anyio
+
+from replica.io import uses_grpc
+
+Function = Callable[[], Awaitable[None]]
+
+
+class Running:
+    """A function in the event loop of a thread, where nothing else runs meanwhile."""
+
+    def __init__(self, function: Function) -> None:
+        """Use `run`."""
+        self.function = function
+        self.thread: LoopThread | None = None
+        self.is_kept = False
+        """Whether the thread goes on behind the end."""
+        self.ended = threading.Event()
+
+    def is_here(self) -> bool:
+        """Say whether the caller is in the thread."""
+        return self.thread is not None and threading.get_ident() == self.thread.thread.ident
+
+    def wait(self) -> None:
+        """Wait until the function has ended, and its thread unless that is kept."""
+        self.ended.wait()
+        if not self.is_kept and self.thread is not None:
+            self.thread.thread.join()
+
+
+def run(function: Function) -> Running:
+    """Run a function in the loop of a thread, of one that is kept or of a new one.
+
+    What it leaves behind in the loop is ended with it, as by asyncio.run.
+    """
+    running = Running(function)
+    with _Kept.lock:
+        if _Kept.idle:
+            running.thread = _Kept.idle.pop()
+            running.thread.put(running)
+            return running
+    running.thread = LoopThread(running)
+    return running
+
+
+class LoopThread:
+    """A thread that runs functions in its loop, one after the other."""
+
+    def __init__(self, first: Running) -> None:
+        """Start the thread with its first function."""
+        self._given: asyncio.Queue[Running | None] = asyncio.Queue()
+        self._given.put_nowait(first)
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self.thread = threading.Thread(target=self._run, name="antiphon")
+        self.thread.start()
+
+    def put(self, one: Running | None) -> None:
+        """Have a function run behind those before it, or the thread end."""
+        assert self._loop is not None, "the thread has started"
+        self._loop.call_soon_threadsafe(self._given.put_nowait, one)
+
+    def _run(self) -> None:
+        with asyncio.Runner() as runner:
+            self._loop = runner.get_loop()
+            _Kept.started.add(self)
+            try:
+                while self._goes_on(runner):
+                    pass
+            finally:
+                _Kept.started.discard(self)
+
+    def _goes_on(self, runner: asyncio.Runner) -> bool:
+        """Run the next function; say whether the thread is kept."""
+        running = runner.run(self._given.get())
+        if running is None:
+            return False
+        try:
+            runner.run(_alone(running.function), context=copy_context())
+            with _Kept.lock:
+                running.is_kept = uses_grpc() and not _Kept.is_ending
+                if running.is_kept:
+                    _Kept.idle.append(self)
+        finally:
+            running.ended.set()
+        return running.is_kept
+
+
+class _Kept:
+    """The threads of this process."""
+
+    lock = threading.Lock()
+    idle: list[LoopThread] = []  # noqa: RUF012
+    started: set[LoopThread] = set()  # noqa: RUF012
+    is_ending = False
+    abandoned: list[LoopThread] = []  # noqa: RUF012
+    """Those of the process that forked this one; nothing of them is freed, as in portal.py."""
+
+
+async def _alone(function: Function) -> None:
+    """Await a function, then end what it has left in the loop."""
+    loop = asyncio.get_running_loop()
+    executor = ThreadPoolExecutor(thread_name_prefix="asyncio")
+    loop.set_default_executor(executor)
+    generators: WeakSet[AsyncGenerator[Any, Any]] = WeakSet()
+    of_loop = sys.get_asyncgen_hooks().firstiter
+
+    def note(one: AsyncGenerator[Any, Any]) -> None:
+        generators.add(one)
+        if of_loop is not None:
+            of_loop(one)
+
+    sys.set_asyncgen_hooks(firstiter=note)
+    try:
+        await function()
+    finally:
+        tasks = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in tasks:
+            task.cancel()
+        await _all_ended("a task that its replica has ended", tasks)
+        await _all_ended(
+            "an iteration that its replica has ended", [g.aclose() for g in generators]
+        )
+        await anyio.to_thread.run_sync(executor.shutdown)
+        loop.set_exception_handler(None)
+        loop.set_task_factory(None)
+
+
+async def _all_ended(what: str, ending: Iterable[Awaitable[Any]]) -> None:
+    for ended in await asyncio.gather(*ending, return_exceptions=True):
+        if isinstance(ended, Exception):
+            context = {"message": f"{what} has failed", "exception": ended}
+            asyncio.get_running_loop().call_exception_handler(context)
+
+
+def _end_all() -> None:
+    """Let each thread end behind what it runs."""
+    with _Kept.lock:
+        _Kept.is_ending = True
+        _Kept.idle.clear()
+        for one in tuple(_Kept.started):
+            with suppress(RuntimeError):  # it has ended by itself
+                one.put(None)
+
+
+def _abandon_all() -> None:
+    _Kept.lock = threading.Lock()  # another thread may have had it
+    _Kept.abandoned += _Kept.started
+    _Kept.started.clear()
+    _Kept.idle.clear()
+
+
+# Before portal.py does, so that replicas are closed first as Python ends.
+threading._register_atexit(_end_all)  # type: ignore[attr-defined]
+os.register_at_fork(after_in_child=_abandon_all)
