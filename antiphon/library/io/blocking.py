@@ -3,7 +3,6 @@
 Each method runs that of the async form in a separate thread (portal.py).
 """
 
-from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
 
@@ -14,10 +13,10 @@ from antiphon.library.io import replica as replicas
 from antiphon.library.io import run as runs
 from antiphon.library.io.portal import (
     Blocking,
+    Iteration,
     all_of,
     blocking,
     entered,
-    iterate,
     iterating,
     returning,
 )
@@ -51,9 +50,9 @@ class Run(Blocking):
         answer: e.Answer = self._core.answer
         return answer
 
-    def __iter__(self) -> Iterator[e.Event]:
+    def __iter__(self) -> Iteration[e.Event]:
         """Iterate over the remaining events; leaving the loop closes the run."""
-        return iterate(self._portal, aiter(self._core))
+        return Iteration(self._portal, aiter(self._core))
 
 
 class Conversation(Blocking):

@@ -217,7 +217,9 @@ class Conversation(Members):
 
         It ends only with the replica; it then raises ReplicaClosed. Raises EventsMissed if you
         read it so slowly that 10,000 events are waiting; drafts of one answer count as one.
-        Raises ConversationUnknown, like `history`, once the conversation is deleted here.
+        Raises ConversationUnknown, like `history`, once the conversation is deleted here. The
+        iterator of the blocking form has a `close`, which any thread may call, and can be used
+        in a `with`.
 
         >>> events = trip.events()
         >>> entry = await trip.say("Good morning.")

@@ -17,7 +17,8 @@ from contextlib import (
     suppress,
 )
 from functools import partial, wraps
-from typing import Any, Concatenate, ParamSpec, TypeVar, cast
+from types import TracebackType
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar, cast
 
 import anyio
 from anyio.from_thread import BlockingPortal
@@ -298,31 +299,77 @@ def returning(
 
 def iterating(
     method: Callable[Concatenate[Any, P], AsyncGenerator[T, None]],
-) -> Callable[Concatenate[Any, P], Iterator[T]]:
+) -> "Callable[Concatenate[Any, P], Iteration[T]]":
     """Return the blocking form of a method that returns an async iterator."""
 
     @wraps(method)
-    def call(self: Blocking, *args: P.args, **kwargs: P.kwargs) -> Iterator[T]:
-        return iterate(self._portal, _call(self, method, *args, **kwargs))
+    def call(self: Blocking, *args: P.args, **kwargs: P.kwargs) -> Iteration[T]:
+        return Iteration(self._portal, _call(self, method, *args, **kwargs))
 
-    return cast("Callable[Concatenate[Any, P], Iterator[T]]", call)
+    return cast("Callable[Concatenate[Any, P], Iteration[T]]", call)
 
 
-def iterate(portal: Portal, items: AsyncGenerator[T, None]) -> Iterator[T]:
-    """Yield the items of an async generator; ending the iteration early closes it."""
-    steps, end = Steps(items), object()
+class Iteration(Iterator[T]):
+    """The items of an async generator, until `close`; leaving a loop over them closes it too.
 
-    async def step() -> Any:
-        return await anext(steps, end)
+    As a context it is closed behind its `with`.
+    """
 
-    try:
-        while (item := portal.call(step)) is not end:
-            yield item
-    finally:
+    def __init__(self, portal: Portal, items: AsyncGenerator[T, None]) -> None:
+        """Read `items` in the portal's thread."""
+        self._portal = portal
+        self._steps = Steps(items)
+        self._has_begun = self._is_ended = False
+
+    def __next__(self) -> T:
+        """Wait for the next item; any error ends the iteration.
+
+        Raises StopIteration at the end, and as soon as it is closed, by another thread as well.
+        """
+        if self._is_ended:
+            raise StopIteration
+        self._has_begun, end = True, object()
+
+        async def step() -> Any:
+            return await anext(self._steps, end)
+
+        try:
+            item = self._portal.call(step)
+        except BaseException:
+            self.close()
+            raise
+        if item is end:
+            self.close()
+            raise StopIteration
+        return cast(T, item)
+
+    def close(self) -> None:
+        """End the iteration, from any thread; a thread that waits for an item leaves its loop."""
+        if self._is_ended:
+            return
+        self._is_ended = True
         # An iterator that outlives its replica ended with it, which another thread may close now.
-        if portal.is_open:
+        if self._portal.is_open:
             with suppress(ReplicaClosed):
-                portal.finish(steps.aclose)
+                self._portal.finish(self._steps.aclose)
+
+    def __del__(self) -> None:
+        """End it when a loop is left; one that was never begun has nothing to end."""
+        if getattr(self, "_has_begun", False):
+            self.close()
+
+    def __enter__(self) -> Self:
+        """Return itself."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """End the iteration."""
+        self.close()
 
 
 def all_of(

@@ -12,7 +12,7 @@ import pytest
 import antiphon
 from antiphon import aio
 from antiphon.library.errors import ReplicaClosed
-from antiphon.library.io.portal import Portal, iterate
+from antiphon.library.io.portal import Iteration, Portal
 from replica.conversation import Stored
 from replica.io import processes
 from replica.io.claims import Claims
@@ -162,7 +162,7 @@ def test_an_iteration_that_was_left_ends_with_its_replica(tmp_path: Path):
         me.conversation("notes").say("Heard.")
         said = next(event.text for event in events if isinstance(event, antiphon.Said))
     assert said == "Heard."
-    events.close()  # type: ignore[attr-defined]  # it is a generator
+    events.close()
     assert next(events, None) is None
 
 
@@ -210,7 +210,7 @@ def test_an_iterator_ends_quietly_while_another_thread_closes_its_replica(
             yield number
 
     portal = Portal()
-    finish, reading = portal.finish, iterate(portal, numbers())
+    finish, reading = portal.finish, Iteration(portal, numbers())
 
     def close_first(function: Any) -> None:
         portal.close()
@@ -218,5 +218,5 @@ def test_an_iterator_ends_quietly_while_another_thread_closes_its_replica(
 
     monkeypatch.setattr(portal, "finish", close_first)
     assert next(reading) == 0
-    reading.close()  # type: ignore[attr-defined]  # it is a generator
+    reading.close()
     assert not portal.is_open
