@@ -39,6 +39,7 @@ from replica.refusals import (
     NoHost,
     NotAllowed,
     PeerIdentityChanged,
+    QuotaExceeded,
     StoreLocked,
 )
 
@@ -71,6 +72,7 @@ __all__ = [
     "NotAllowed",
     "PeerIdentityChanged",
     "ProcessForked",
+    "QuotaExceeded",
     "ReplicaClosed",
     "RunTooLong",
     "RunUnfinished",

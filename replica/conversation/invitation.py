@@ -241,6 +241,14 @@ class Issued:
         """Say whether a proof may still come that it has to answer."""
         return now_ms < self.invitation.expire_time_ms
 
+    def is_valid(self, now_ms: int) -> bool:
+        """Say whether it is open, and was not revoked."""
+        return self.is_open(now_ms) and not self.is_revoked
+
+    def is_waiting(self, now_ms: int) -> bool:
+        """Say whether somebody can still join with it."""
+        return self.is_valid(now_ms) and self.claimed_by is None
+
 
 def judge(
     issued: Issued, newcomer: PublicKey, proof: bytes, membership: Membership, now_ms: int

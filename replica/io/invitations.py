@@ -48,6 +48,15 @@ FINISH_S = 2.0
 SYNC_TIMEOUT_S = 10.0
 
 
+class InvitationsExceeded(QuotaExceeded):
+    """64 invitations of this key from the last 24 hours are open, or were used."""
+
+    next_step = (
+        "Revoke one that nobody needs any more, `uninvite` in a program or `antiphon invitations"
+        " --revoke NAME`, or wait: each one ends after 24 hours."
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class Joined:
     """A newcomer who got its role, or who waits for it."""
@@ -73,8 +82,8 @@ async def invite(
 
     `address` (host:port) is the hub's for the newcomer, where it is not the one used here. The
     hub has `timeout_s` seconds to answer, if given.
-    Raises ArgumentInvalid, HubUnreachable, NotAllowed for anyone but an owner, QuotaExceeded,
-    and the hub's refusal.
+    Raises ArgumentInvalid, HubUnreachable, NotAllowed for anyone but an owner,
+    InvitationsExceeded, and the hub's refusal.
     """
     check_name(name)
     check_role(role)
@@ -86,8 +95,8 @@ async def invite(
     if hub_key is None:
         raise replica.hub.last_error or HubUnreachable()
     records = await issued_invitations(replica.store)
-    if sum(one.is_open(now_ms) for one in records) >= MAILBOXES_PER_KEY_MAX:
-        raise QuotaExceeded(f"{MAILBOXES_PER_KEY_MAX} invitations are open; revoke some")
+    if sum(one.is_valid(now_ms) for one in records) >= MAILBOXES_PER_KEY_MAX:
+        raise InvitationsExceeded
     made = Invitation(
         address or calls.address,
         hub_key,
@@ -107,8 +116,13 @@ async def invite(
     return issued
 
 
-async def revoke_invitation(replica: Replica, issued: Issued) -> None:
-    """Revoke an invitation here, then remove its mailbox. Raises ArgumentInvalid if redeemed."""
+async def revoke_invitation(
+    replica: Replica, issued: Issued, timeout_s: float | None = None
+) -> None:
+    """Revoke an invitation here, then remove its mailbox. Raises ArgumentInvalid if redeemed.
+
+    The hub has `timeout_s` seconds to remove it, if given.
+    """
     async with replica.processes.changing(ISSUED):
         issued = await current_invitation(replica.store, issued)
         if issued.claimed_by is not None:
@@ -117,7 +131,7 @@ async def revoke_invitation(replica: Replica, issued: Issued) -> None:
     # Without the hub it is answered as revoked until it expires.
     request = pb.CloseMailboxRequest(mailbox=issued.invitation.mailbox)
     with suppress(AntiphonError):
-        await replica.calls().unary(InvitationServiceStub, "CloseMailbox", request)
+        await replica.calls().unary(InvitationServiceStub, "CloseMailbox", request, timeout_s)
 
 
 def _require_owner(held: Conversation, key: PublicKey) -> None:
@@ -167,11 +181,16 @@ async def _void_unless_claimed(replica: Replica, issued: Issued) -> None:
 
 
 async def _open_here(replica: Replica) -> list[Issued]:
-    """Return the open invitations of this key to the hub that the replica is linked to."""
+    """Return the open invitations of this key to the hub that the replica is linked to.
+
+    Of the revoked ones, whose mailboxes are closed if the hub was there, as many as a call has
+    room for.
+    """
     now_ms, pair = rpc.now_ms(), (replica.public, replica.hub.key)
     records = await issued_invitations(replica.store)
     ours = [one for one in records if (one.invitation.inviter, one.invitation.hub_key) == pair]
-    return [one for one in ours if one.is_open(now_ms)]
+    asked = sorted((one for one in ours if one.is_open(now_ms)), key=lambda one: one.is_revoked)
+    return asked[:MAILBOXES_PER_KEY_MAX]
 
 
 async def _answer(

@@ -16,7 +16,7 @@ from replica.conversation import (
 )
 from replica.ids import ConversationId, PublicKey
 from replica.io import rpc
-from replica.limits import INVITATION_LIFETIME_S
+from replica.limits import INVITATION_LIFETIME_S, MAILBOXES_PER_KEY_MAX
 from replica.log import Grant
 from replica.refusals import ValueDamaged
 
@@ -31,9 +31,14 @@ async def issued_invitations(store: EntryStore) -> list[Issued]:
 
 
 async def save(store: EntryStore, records: Iterable[Issued], now_ms: int) -> None:
-    """Store the records, except those that ended more than a day ago; for whoever is `changing`."""
+    """Store the records, except those that ended more than a day ago; for whoever is `changing`.
+
+    Of the revoked ones the newest are kept, as many as may be open at once.
+    """
     oldest_ms = now_ms - INVITATION_LIFETIME_S * 1000
     kept = [one for one in records if one.invitation.expire_time_ms >= oldest_ms]
+    gone = [one for one in kept if one.is_revoked][:-MAILBOXES_PER_KEY_MAX]
+    kept = [one for one in kept if one not in gone]
     await store.put_meta(ISSUED, json.dumps([_record(one) for one in kept]).encode())
 
 

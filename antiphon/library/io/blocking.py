@@ -81,6 +81,7 @@ class Conversation(Blocking):
     grant = blocking(conversations.Conversation.grant)
     remove = blocking(conversations.Conversation.remove)
     invite = blocking(conversations.Conversation.invite)
+    uninvite = blocking(conversations.Conversation.uninvite)
 
     def at(self, entry: EntryId) -> "Branch":
         """Return a new branch that starts at an entry, such as an answer's; begin it with `ask`."""

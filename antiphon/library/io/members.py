@@ -1,10 +1,12 @@
 """The members of a conversation: grants, removals, invitations."""
 
+from contextlib import suppress
+
 from antiphon.library.given import check_id, check_text
 from antiphon.library.io.handle import SYNC_S, Handle
 from replica.conversation import encode_invitation
 from replica.ids import PublicKey
-from replica.io import begin, invite, require_link
+from replica.io import begin, invite, issued_invitations, now_ms, require_link, revoke_invitation
 from replica.log import Grant, Role
 from replica.refusals import ArgumentInvalid
 
@@ -49,8 +51,9 @@ class Members(Handle):
         Give them the code in private: the first person to use it can join. `address` is the
         address (host:port) at which they reach the hub, if it differs from the one used here, for
         example that of `antiphon up --listen`. This replica grants the role automatically while it
-        is open here or in a command. Raises ArgumentInvalid, HubUnreachable, and NotAllowed unless
-        this key is an owner.
+        is open here or in a command. Raises ArgumentInvalid, HubUnreachable, NotAllowed unless
+        this key is an owner, and QuotaExceeded if 64 codes of one day are open or used:
+        `uninvite` closes open ones.
 
         >>> code = await trip.invite("bob", role="reader")
         >>> async with aio.join(code, "~/bob") as shared:
@@ -68,6 +71,26 @@ class Members(Handle):
             self.replica, self.id, name, role=invited, address=address, timeout_s=SYNC_S
         )
         return encode_invitation(issued.invitation)
+
+    async def uninvite(self, name: str) -> int:
+        """Revoke the codes of this conversation that `name` was invited by and nobody has used.
+
+        Returns how many there were. Whoever tries one hears nothing until it expires, or, where the
+        hub could not be asked now, INVITE_REVOKED. Who has joined stays: `remove` ends that.
+
+        >>> code = await trip.invite("bob")
+        >>> await trip.uninvite("bob")
+        1
+        """
+        check_text(name, "name")
+        replica, now, revoked = self.replica, now_ms(), 0
+        for one in await issued_invitations(replica.store):
+            is_meant = one.name == name and one.invitation.conversation == self.id
+            if is_meant and one.is_waiting(now):
+                with suppress(ArgumentInvalid):  # somebody has joined with it meanwhile
+                    await revoke_invitation(replica, one, SYNC_S)
+                    revoked += 1
+        return revoked
 
 
 def _role(name: str) -> Role:

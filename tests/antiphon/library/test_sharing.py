@@ -141,6 +141,29 @@ async def test_invitations_made_at_once_are_all_recorded(lab: Lab):
     assert {encode_invitation(one.invitation) for one in recorded} == {*codes}
 
 
+async def test_a_program_takes_back_the_codes_that_nobody_has_used(talking: Lab):
+    async with shared(talking) as (mine, code), talking.open("bob") as bob:
+        other = await mine.invite("eve")
+        again = await mine.invite("bob")
+        await bob.join(code)
+        assert await mine.uninvite("bob") == 1
+        assert await mine.uninvite("bob") == 0
+        assert await mine.uninvite("nobody") == 0
+        async with talking.open("late") as late:
+            with pytest.raises(antiphon.JoinPending):  # the hub knows of no such code
+                await late.join(again, timeout_s=0.1)
+            await late.join(other)
+        with pytest.raises(antiphon.ArgumentInvalid, match="no text"):
+            await mine.uninvite(None)
+
+
+async def test_codes_are_taken_back_without_a_hub(lab: Lab):
+    async with shared(lab) as (mine, _code):
+        assert lab.hub is not None
+        await lab.hub.stop()
+        assert await mine.uninvite("bob") == 1
+
+
 async def test_a_removed_member_is_refused_on_the_streams_it_has(talking: Lab):
     async with talking.shared() as (bob, mine, theirs):
         await theirs.ask("Am I here?")

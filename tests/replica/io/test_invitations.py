@@ -2,6 +2,7 @@
 
 import shutil
 import sqlite3
+import sys
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
@@ -9,11 +10,19 @@ from pathlib import Path
 import pytest
 
 from antiphon.conformance.io.proxy import proxied
+from replica import limits
 from replica.conversation import Issued, JoinVerdict
 from replica.conversation.invitation import InviteRevoked
 from replica.ids import ConversationId
-from replica.io import begin, invitations, invite, issued_invitations, require_link
-from replica.io.invitations import Joined, Redeeming, _claim
+from replica.io import (
+    begin,
+    invitations,
+    invite,
+    issued_invitations,
+    require_link,
+    revoke_invitation,
+)
+from replica.io.invitations import InvitationsExceeded, Joined, Redeeming, _claim
 from replica.io.joining import await_grant, deposit
 from replica.io.replica import Replica
 from replica.log import Grant, Role
@@ -92,6 +101,30 @@ async def test_who_joins_by_one_invitation_voids_no_other(place: Place) -> None:
         second = await invite(ada, conversation, "eve")
         assert await redeemed(ada, bob, first) == [JoinVerdict.GRANTED]
         assert await redeemed(ada, eve, second) == [JoinVerdict.GRANTED]
+
+
+async def test_one_that_is_revoked_makes_room_for_another(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    records = sys.modules["replica.io.issued_invitations"]  # the package has a function of the name
+    for module in (invitations, records, limits):  # of the hub too
+        monkeypatch.setattr(module, "MAILBOXES_PER_KEY_MAX", 3)
+    async with place.ada() as ada, place.opened(BOB, "bob") as bob:
+        conversation = await shared(ada)
+        made = [await invite(ada, conversation, f"guest {number}") for number in range(3)]
+        for number in range(4):
+            with pytest.raises(InvitationsExceeded) as refused:
+                await invite(ada, conversation, "another")
+            await revoke_invitation(ada, made[number])
+            made.append(await invite(ada, conversation, f"guest {number + 3}"))
+        assert (refused.value.reason, "uninvite" in refused.value.next_step) == (
+            "QUOTA_EXCEEDED",
+            True,
+        )
+        # A call of the hub names no more mailboxes than a key may have.
+        assert await redeemed(ada, bob, made[-1]) == [JoinVerdict.GRANTED]
+        kept = await issued_invitations(ada.store)
+        assert [one.name for one in kept] == [f"guest {number}" for number in (1, 2, 3, 4, 5, 6)]
 
 
 async def test_a_damaged_row_of_invitations_hinders_no_grant(place: Place) -> None:
