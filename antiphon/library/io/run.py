@@ -19,7 +19,7 @@ from antiphon.library.io.handle import Handle, append
 from antiphon.library.io.run_claim import CallsAhead, RunClaim, call_open, check_calls_ahead
 from antiphon.library.io.steps import Steps
 from antiphon.library.io.to_its_end import to_its_end
-from antiphon.library.io.tool_calls import call_tool, called
+from antiphon.library.io.tool_calls import call_tool, called, refusal_of
 from antiphon.library.news import answer_of
 from antiphon.library.tools import Tool, text_of_result
 from replica.conversation import (
@@ -326,7 +326,11 @@ class Run:
             if done is not None:
                 await self._close(one, text_of_result(done), False)
                 return
-        elif known.effect:
+        refusal = refusal_of(known, one)
+        if refusal is not None:
+            await self._close(one, refusal, True)
+            return
+        if one.started is None and known.effect:
             start = ToolStarted(one.call.call_id, one.effect_key)
             place = Place((one.opened_by,), result_place(held, self._run.requests[-1]).basis)
             try:

@@ -13,6 +13,7 @@ from functools import partial
 from typing import Any
 
 from antiphon.library import events as e
+from antiphon.library.argument_check import wrong_argument
 from antiphon.library.io.in_thread import in_thread
 from antiphon.library.io.to_its_end import to_its_end
 from antiphon.library.tools import EFFECT_PARAMETER, Tool, text_of_error, text_of_result
@@ -50,6 +51,21 @@ async def call_tool(known: Tool, one: OpenCall) -> tuple[str, bool]:
     except Exception as error:  # noqa: BLE001  # the model reads it, and goes on
         return text_of_result(text_of_error(error)), True
     return text_of_result(value), False
+
+
+def refusal_of(known: Tool, one: OpenCall) -> str | None:
+    """Return what the model is told of an argument that the annotations exclude; None if none is.
+
+    What is no JSON object, and names that are missing or unknown, the call itself refuses.
+    """
+    try:
+        arguments = e.Call(one.call.call_id, one.call.name, one.call.arguments_json).arguments
+    except ValueError:
+        return None
+    wrong = wrong_argument(known.definition.parameters_json, arguments)
+    if wrong is None:
+        return None
+    return text_of_result(f"The tool {known.name!r} was not called: {wrong}. Correct the argument.")
 
 
 async def called(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
