@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from antiphon.library.errors import LoopUnsuitable, ReplicaClosed
+from antiphon.library.io.unpickled import Unpickled
 from replica.conversation import Conversation as Held
 from replica.conversation import (
     Place,
@@ -38,7 +39,7 @@ class Cursor:
     request: EntryId | None = None
 
 
-class Handle:
+class Handle(Unpickled):
     """The part of a conversation that its runs use too."""
 
     def __init__(

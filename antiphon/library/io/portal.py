@@ -27,6 +27,7 @@ from antiphon.library.errors import LoopUnsuitable, ReplicaClosed
 from antiphon.library.io import loop_thread
 from antiphon.library.io.once import once
 from antiphon.library.io.steps import Steps
+from antiphon.library.io.unpickled import Unpickled
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -251,7 +252,7 @@ class _Call:
             self._scope.cancel()
 
 
-class Blocking:
+class Blocking(Unpickled):
     """The blocking form of an object of the async form."""
 
     def __init__(self, portal: Portal, core: Any) -> None:

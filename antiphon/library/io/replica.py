@@ -17,6 +17,7 @@ from antiphon.library.io.handle import SYNC_S, Shared, has_host, usable
 from antiphon.library.io.once import async_once
 from antiphon.library.io.own_titles import OwnTitles
 from antiphon.library.io.to_its_end import to_its_end
+from antiphon.library.io.unpickled import Unpickled
 from replica.conversation import Invitation, check_name, is_address, read_code
 from replica.errors import Unavailable
 from replica.ids import KEY_BYTES, ConversationId, EntryId, PublicKey, key_from_hex, short
@@ -54,7 +55,7 @@ _NAME = "library name "
 _SETTLED = frozenset({SyncState.SYNCHRONIZED, SyncState.DENIED, SyncState.DESYNCHRONIZED})
 
 
-class Replica:
+class Replica(Unpickled):
     """The conversations of one key on this machine; works offline.
 
     >>> found = await me.conversation("trip", system="Be brief.")

@@ -20,6 +20,7 @@ from antiphon.library.io.run_claim import CallsAhead, RunClaim, call_open, check
 from antiphon.library.io.steps import Steps
 from antiphon.library.io.to_its_end import to_its_end
 from antiphon.library.io.tool_calls import call_tool, called, refusal_of
+from antiphon.library.io.unpickled import Unpickled
 from antiphon.library.news import answer_of
 from antiphon.library.tools import Tool, text_of_result
 from replica.conversation import (
@@ -67,7 +68,7 @@ _REPEATED = "CALL_REPEATED"
 _AGAIN = frozenset({FinishReason.REFUSED, FinishReason.INTERRUPTED})
 
 
-class Run:
+class Run(Unpickled):
     """One turn in progress: iterate over its events, then read its `answer`.
 
     Nothing happens until you start to iterate. A run under a `key` resumes where an earlier one
