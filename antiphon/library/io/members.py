@@ -27,7 +27,7 @@ class Members(Handle):
         """
         check_id(key, "the key")
         await self.check_taken()
-        await begin.grant(self.replica, self.id, Grant(key, _role(role)))
+        await begin.grant(self.replica, self.id, Grant(key, _role(role, _GRANTED)))
 
     async def remove(self, key: PublicKey, *, leave_ownerless: bool = False) -> None:
         """Remove a member permanently; what it has written stays. Raises NotAllowed.
@@ -60,7 +60,7 @@ class Members(Handle):
         ...     shared.id == trip.id
         True
         """
-        invited = _role(role)
+        invited = _role(role, _INVITED)
         check_text(name, "name")
         if address is not None:
             check_text(address, "address")
@@ -93,7 +93,11 @@ class Members(Handle):
         return revoked
 
 
-def _role(name: str) -> Role:
-    if check_text(name, "role").upper() not in Role.__members__:
-        raise ArgumentInvalid(f"'{name}' is none of reader, writer, owner, host")
+_GRANTED = ("reader", "writer", "owner", "host")
+_INVITED = ("reader", "writer", "host")
+
+
+def _role(name: str, known: tuple[str, ...]) -> Role:
+    if check_text(name, "role").lower() not in known:
+        raise ArgumentInvalid(f"'{name}' is none of {', '.join(known)}")
     return Role[name.upper()]

@@ -132,6 +132,19 @@ async def test_a_code_is_for_one_hub_and_one_role(talking: Lab):
             assert refused.value.reason == "ARGUMENT_INVALID"
 
 
+async def test_a_role_that_is_none_names_those_that_are(lab: Lab):
+    async with lab.open() as me:
+        trip = await me.conversation("trip")
+        for role in ("boss", "owner"):
+            with pytest.raises(antiphon.ArgumentInvalid) as refused:
+                await trip.invite("bob", role=role)
+            assert str(refused.value) == f"'{role}' is none of reader, writer, host"
+        with pytest.raises(
+            antiphon.ArgumentInvalid, match="is none of reader, writer, owner, host"
+        ):
+            await trip.grant(me.key, "boss")
+
+
 async def test_invitations_made_at_once_are_all_recorded(lab: Lab):
     async with lab.open() as me:
         trip = await me.conversation("trip")
