@@ -3,7 +3,7 @@
 import contextlib
 
 from replica.conversation import Stored
-from replica.errors import StoreError
+from replica.errors import ReplicaClosed, StoreError
 from replica.ids import ID_BYTES, ConversationId
 from replica.io import statements as sql
 from replica.io.connection import Read
@@ -34,12 +34,14 @@ async def _membership_sums(read: Read) -> dict[object, tuple[int, int]]:
     """Return number and sum of the membership entries, by conversation.
 
     None for conversations that lack entries; none at all where a row of the list has no entry:
-    it may be of any conversation.
+    it may be of any conversation. Raises ReplicaClosed.
     """
     try:
         ((listed,),) = await read(sql.LISTED)
         rows = await read(sql.MEMBERSHIP_SUMS)
         lacking = {c for (c,) in await read(sql.LACKING)}
+    except ReplicaClosed:
+        raise
     except StoreError as error:
         _log.warning("membership entries not counted", reason=error.reason, detail=error.detail)
         return {}
