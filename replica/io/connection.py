@@ -1,10 +1,13 @@
 """A connection to an SQLite file, whose thread never keeps a program from ending."""
 
+import asyncio
 import sqlite3
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, Self
 
 import aiosqlite
+
+from replica.io.to_the_end import to_the_end
 
 ROWS_MAX = 64
 """Rows that one hop to the thread brings to an iteration."""
@@ -24,3 +27,16 @@ class Connection(aiosqlite.Connection):
         """Use `await` to call `connect` in the thread."""
         super().__init__(connect, iter_chunk_size=ROWS_MAX)
         self._thread.daemon = True
+
+    async def _connect(self) -> Self:
+        """Connect, also where the caller is cancelled; it is closed again then.
+
+        The thread would hand over the connection later, to a loop that may be closed by then.
+        """
+        try:
+            await to_the_end(super()._connect())
+        except asyncio.CancelledError:
+            if self._running:
+                await to_the_end(self.close())
+            raise
+        return self
