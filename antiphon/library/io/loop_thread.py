@@ -52,7 +52,7 @@ def run(function: Function) -> Running:
     """
     running = Running(function)
     with _Kept.lock:
-        if _Kept.idle:
+        if _Kept.idle and not _Kept.is_ending:
             running.thread = _Kept.idle.pop()
             running.thread.put(running)
             return running
@@ -93,10 +93,10 @@ class LoopThread:
             return False
         try:
             runner.run(_alone(running.function), context=copy_context())
-            with _Kept.lock:
-                running.is_kept = uses_grpc() and not _Kept.is_ending
-                if running.is_kept:
-                    _Kept.idle.append(self)
+            # Without the lock: whoever has it may wait for this thread, as a finalizer does.
+            running.is_kept = uses_grpc() and not _Kept.is_ending
+            if running.is_kept:
+                _Kept.idle.append(self)
         finally:
             running.ended.set()
         return running.is_kept
@@ -105,7 +105,8 @@ class LoopThread:
 class _Kept:
     """The threads of this process."""
 
-    lock = threading.Lock()
+    lock = threading.RLock()
+    """Held while a thread is given a function, so that none is told to end in between."""
     idle: list[LoopThread] = []  # noqa: RUF012
     started: set[LoopThread] = set()  # noqa: RUF012
     is_ending = False
@@ -160,7 +161,7 @@ def _end_all() -> None:
 
 
 def _abandon_all() -> None:
-    _Kept.lock = threading.Lock()  # another thread may have had it
+    _Kept.lock = threading.RLock()  # another thread may have had it
     _Kept.abandoned += _Kept.started
     _Kept.started.clear()
     _Kept.idle.clear()

@@ -129,6 +129,21 @@ def test_what_fails_as_its_replica_ends_is_reported(caplog: pytest.LogCaptureFix
     assert "ValueError: at the end" in caplog.text
 
 
+@pytest.mark.usefixtures("with_grpc")
+def test_a_finalizer_closes_a_replica_while_another_thread_is_given_a_loop():
+    """The collector runs anywhere, also where a thread is taken for the next replica."""
+    portal = Portal()
+
+    def close() -> None:
+        with loop_thread._Kept.lock:
+            portal.close()
+
+    closing = threading.Thread(target=close, daemon=True)
+    closing.start()
+    closing.join(20)
+    assert not closing.is_alive()
+
+
 async def test_an_async_tool_may_use_the_blocking_form_of_another_replica(tmp_path: Path):
     """Each replica that is open has a loop of its own, so none waits for itself."""
     lab = Lab(tmp_path, "blocking")
