@@ -250,6 +250,10 @@ class Host:
                 )
                 return False
             except Exception as error:  # logged, and named in the refusal
+                if self._replica.shelf.get(held.id) is not held:
+                    # The store refused its last entries, which the request may be one of. It was
+                    # read again, and what the hub sends of them is decided anew.
+                    return True
                 log.exception(
                     "answering failed",
                     conversation=short(held.id),

@@ -3,6 +3,8 @@
 Real hub, host, model and SQLite; the limits are SQLite's own, the kernel's, and /dev/full.
 """
 
+import asyncio
+import threading
 from hashlib import sha256
 
 import pytest
@@ -15,6 +17,7 @@ from replica.errors import StoreError
 from replica.io.host_calls import HostCalls
 from replica.link.events import EntryFailed, Event
 from replica.log.body import Sampling
+from replica.log.kinds import Kind
 from replica.refusals import StoreFull
 from tests.model_host.io.served_host import ServedHost
 from tests.support.callers import until
@@ -65,6 +68,48 @@ async def test_a_request_that_finds_the_hosts_log_full_is_answered_once_space_is
             fault = failed[0].fault
             assert (fault.reason, fault.next_step) == (StoreFull.reason, StoreFull.next_step)
             assert request not in talk.held.order.seal_of
+        answer = await talk.answer(request)
+        assert len(answer.token_ids) == 3
+        await assert_the_log_is_one(served, host, talk)
+
+
+async def test_a_request_that_began_before_its_log_was_full_is_answered_once_space_is_freed(
+    served: ServedHost, monkeypatch: pytest.MonkeyPatch
+):
+    """The commit of its message wakes the host, which begins it before its own has failed."""
+    writing, message, refused = asyncio.Event(), asyncio.Event(), asyncio.Event()
+    rendered = threading.Event()
+    async with served.host() as host:
+        talk = await Talk.begin(served.replica, host.key)
+        await talk.ask("Name a colour.", tokens=3)
+        store, failed = host.replica.store, failures_at(host)
+        append = store.append
+
+        async def full(entries, **more):
+            writing.set()
+            if any(entry.header.kind == Kind.REQUEST for entry in entries):
+                await refused.wait()
+                raise StoreFull
+            await message.wait()
+            await append(entries, **more)
+
+        monkeypatch.setattr(store, "append", full)
+        busy = asyncio.create_task(host.handler.rendering.run(rendered.wait, b"another"))
+        try:
+            await talk.say("Name another.")
+            await writing.wait()
+            request = await talk.request(tokens=3)
+            held = host.replica.shelf[talk.id]
+            await until(lambda: request in held.order.unanswered)
+            message.set()
+            await until(lambda: host.host.running == 1)
+            refused.set()
+            await until(lambda: bool(failed) and host.replica.shelf.get(talk.id) is not held)
+        finally:
+            rendered.set()
+        await busy
+        await until(lambda: host.host.running == 0)
+        monkeypatch.undo()
         answer = await talk.answer(request)
         assert len(answer.token_ids) == 3
         await assert_the_log_is_one(served, host, talk)
