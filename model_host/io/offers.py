@@ -58,6 +58,8 @@ class Offer:
     tokenizer: Tokenizer = field(repr=False)
     stop_ids: frozenset[int]
     grammars: Grammars = field(repr=False)
+    runner: TemplateRunner = field(repr=False)
+    """What runs its template."""
     source: Source
     weights_bytes: int
     """About the memory of its weights."""
@@ -132,7 +134,7 @@ def make_offer(file: ModelFile, *, numerics: str, context_tokens: int, kv_bytes:
         tokenizer = Tokenizer.shared(file.tokenizer)
     bos_token = _text(file.tokenizer.tokens, file.tokenizer.bos_id)
     eos_token = _text(file.tokenizer.tokens, file.tokenizer.eos_id)
-    renderer, report = _checked(file.template, bos_token, eos_token, tokenizer)
+    renderer, report, runner = _checked(file.template, bos_token, eos_token, tokenizer)
     if not (report.append_only and report.sentinels_equal_plain):
         log.warning(
             "template rewrites history",
@@ -165,6 +167,7 @@ def make_offer(file: ModelFile, *, numerics: str, context_tokens: int, kv_bytes:
         tokenizer,
         stop_ids,
         Grammars(tokenizer, stop_ids),
+        runner,
         Source(file.path, numerics),
         weights_bytes(file.config, numerics),
         _recommended(file),
@@ -174,8 +177,8 @@ def make_offer(file: ModelFile, *, numerics: str, context_tokens: int, kv_bytes:
 @lru_cache(maxsize=HOST_PROFILES_MAX)
 def _checked(
     source: str, bos_token: str, eos_token: str, tokenizer: Tokenizer
-) -> tuple[Renderer, TemplateReport]:
-    """Return what renders with a template, for all profiles of a model, and its report.
+) -> tuple[Renderer, TemplateReport, TemplateRunner]:
+    """Return what renders with a template, for all profiles of a model, its report and process.
 
     The template runs in a process of its own. Raises TemplateUnsupported.
     """
@@ -186,7 +189,7 @@ def _checked(
         renderer = Renderer.load(template, tokenizer)
     finally:
         runner.loaded()
-    return renderer, report
+    return renderer, report, runner
 
 
 def _recommended(file: ModelFile) -> Sampling | None:

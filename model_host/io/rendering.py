@@ -28,7 +28,8 @@ class Rendering:
         """Start the thread with its first work."""
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="rendering")
         self._turns = RenderTurns[_Waiting]()
-        self._is_busy = False
+        self.is_busy = False
+        """Whether a piece is being worked on."""
 
     @property
     def waiting(self) -> int:
@@ -52,16 +53,16 @@ class Rendering:
         return await done
 
     def _start_next(self) -> None:
-        while not self._is_busy and (next_one := self._turns.next()) is not None:
+        while not self.is_busy and (next_one := self._turns.next()) is not None:
             if not next_one.done.done():  # else its caller has gone
                 self._start(next_one)
 
     def _start(self, waiting: _Waiting) -> None:
-        self._is_busy = True
+        self.is_busy = True
         running = asyncio.get_running_loop().run_in_executor(self._thread, waiting.work)
 
         def settle(ended: "asyncio.Future[Any]") -> None:
-            self._is_busy = False
+            self.is_busy = False
             error = ended.exception()
             if waiting.done.done():
                 pass

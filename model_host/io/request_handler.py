@@ -73,7 +73,10 @@ class RequestHandler:
         return self._writer.counters
 
     async def close(self) -> None:
-        """Finish the rendering in progress, then end its thread."""
+        """End the rendering in progress, whose process may be stopped, then its thread."""
+        if self.rendering.is_busy:
+            for offer in self._profiles.offers.all:
+                offer.runner.interrupt()
         await self.rendering.close()
 
     # --- the three ways to an answer ----------------------------------------------

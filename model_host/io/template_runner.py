@@ -37,6 +37,8 @@ class TemplateRunner:
         }
         self._lock = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
+        """The process that has compiled the template."""
+        self._started: subprocess.Popen[bytes] | None = None
         self._end: weakref.finalize[..., TemplateRunner] | None = None
         self._is_loading = True
         self._is_costly = False
@@ -64,6 +66,12 @@ class TemplateRunner:
             if self._is_costly:
                 raise TemplateUnsupported(_COSTLY)
 
+    def interrupt(self) -> None:
+        """End the process, without a wait for whom it renders for now: that fails."""
+        process = self._started
+        if process is not None:
+            process.kill()
+
     def _start(self) -> "subprocess.Popen[bytes]":
         """Start the process. Raises TemplateUnsupported where the template does not compile."""
         self._stop()  # one in which it did not compile
@@ -73,9 +81,11 @@ class TemplateRunner:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
+                bufsize=0,
             )
         except OSError as error:
             raise HostError(_ABSENT) from error
+        self._started = process
         self._end = weakref.finalize(self, _kill, process)
         self._ask(process, self._arguments | {"cpu_s": CPU_S_MAX})
         self._process = process
@@ -84,14 +94,14 @@ class TemplateRunner:
     def _stop(self) -> None:
         if self._end is not None:
             self._end()
-        self._process = self._end = None
+        self._process = self._started = self._end = None
 
     def _ask(self, process: "subprocess.Popen[bytes]", frame: Mapping[str, object]) -> str:
         """Send a frame and return the text of its answer. Raises TemplateUnsupported, HostError."""
         data = json.dumps(frame).encode()
         deadline = time.monotonic() + WALL_S_MAX
         try:
-            _write(process, len(data).to_bytes(LENGTH_BYTES, "little") + data)
+            _write(process, len(data).to_bytes(LENGTH_BYTES, "little") + data, deadline)
             length = int.from_bytes(_read(process, LENGTH_BYTES, deadline), "little")
             answer: dict[str, str] = json.loads(_read(process, length, deadline))
         except (EOFError, BrokenPipeError, TimeoutError) as error:
@@ -107,10 +117,17 @@ class TemplateRunner:
         return answer["text"]
 
 
-def _write(process: "subprocess.Popen[bytes]", data: bytes) -> None:
+def _write(process: "subprocess.Popen[bytes]", data: bytes, deadline: float) -> None:
+    """Write all bytes. Raises BrokenPipeError, TimeoutError."""
     assert process.stdin is not None, "it is a pipe"
-    process.stdin.write(data)
-    process.stdin.flush()
+    descriptor, view = process.stdin.fileno(), memoryview(data)
+    os.set_blocking(descriptor, False)  # a process that is stopped reads nothing
+    ready = select.poll()
+    ready.register(descriptor, select.POLLOUT)
+    while view:
+        _wait(ready, deadline)
+        with suppress(BlockingIOError):
+            view = view[os.write(descriptor, view) :]
 
 
 def _read(process: "subprocess.Popen[bytes]", count: int, deadline: float) -> bytes:
@@ -120,14 +137,19 @@ def _read(process: "subprocess.Popen[bytes]", count: int, deadline: float) -> by
     ready = select.poll()
     ready.register(descriptor, select.POLLIN)
     while len(data) < count:
-        left_s = deadline - time.monotonic()
-        if left_s <= 0 or not ready.poll(left_s * 1000):
-            raise TimeoutError
+        _wait(ready, deadline)
         part = os.read(descriptor, count - len(data))
         if not part:
             raise EOFError
         data += part
     return bytes(data)
+
+
+def _wait(ready: select.poll, deadline: float) -> None:
+    """Wait until a pipe is ready, or broken. Raises TimeoutError."""
+    left_s = deadline - time.monotonic()
+    if left_s <= 0 or not ready.poll(left_s * 1000):
+        raise TimeoutError
 
 
 def _failure_of(process: "subprocess.Popen[bytes]") -> TemplateUnsupported | HostError:

@@ -1,5 +1,7 @@
 """Templates run in a process that may be killed doing so: no template hangs or ends a host."""
 
+import os
+import signal
 import time
 from dataclasses import replace
 
@@ -16,6 +18,7 @@ from replica.log import FinishReason
 from tests.model_host.io.served_host import ServedHost
 from tests.model_host.rendering.test_render import CHATML, ENCODER
 from tests.model_host.templates import LLAMA31, QWEN
+from tests.support.callers import until
 from tests.support.talk import Talk
 
 EACH = "{% for m in messages %}{{ m.content }}{% endfor %}"
@@ -34,7 +37,7 @@ def later(count: int) -> str:
 @pytest.mark.parametrize("source", [CHATML, LLAMA31, QWEN, COUNTING])
 def test_a_template_renders_there_as_it_does_here(source: str) -> None:
     here = Template(source, bos_token="<s>")
-    renderer, report = _checked(source, "<s>", "", ENCODER)
+    renderer, report, _ = _checked(source, "<s>", "", ENCODER)
     assert renderer.template.digest == here.digest
     assert report == check_template(here, ENCODER)
     assert renderer.is_local == (find_pairs(here) is not None)
@@ -108,6 +111,41 @@ def test_an_installation_without_the_process_is_not_blamed_on_the_template(
         with pytest.raises(HostError, match="does not run here") as caught:
             _checked(EACH + program, "", "", ENCODER)
         assert not isinstance(caught.value, TemplateUnsupported)
+
+
+def test_a_process_that_reads_nothing_has_the_time_of_one_that_writes_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A pipe holds 64 KiB; the frame of a long context is longer."""
+    runner = TemplateRunner(COUNTING, bos_token="", eos_token="")
+    assert runner.render([], header=False) == ""
+    runner.loaded()
+    assert runner.render([{"content": "a"}], header=False) == "1a"
+    assert runner._process is not None
+    os.kill(runner._process.pid, signal.SIGSTOP)
+    monkeypatch.setattr(template_runner, "WALL_S_MAX", 0.1)
+    began = time.monotonic()
+    with pytest.raises(HostError):
+        runner.render([{"content": "a" * (1 << 20)}], header=False)
+    assert time.monotonic() - began < QUICK_S
+    monkeypatch.undo()
+    assert runner.render([{"content": "a"}], header=False) == "1a"
+
+
+async def test_a_host_ends_whose_template_process_is_stopped(served: ServedHost) -> None:
+    file = replace(served.engine.file, template=COUNTING)
+    async with served.host(replace(served.engine, file=file)) as host:
+        talk = await Talk.begin(served.replica, host.key)
+        await talk.ask("And?", tokens=1)
+        process = host.offer.runner._process
+        assert process is not None
+        os.kill(process.pid, signal.SIGSTOP)
+        await talk.say("And?")
+        await talk.request(tokens=1)
+        await until(lambda: host.handler.rendering.is_busy)
+        began = time.monotonic()
+    assert time.monotonic() - began < QUICK_S
+    assert process.returncode == -signal.SIGKILL
 
 
 async def test_a_host_refuses_the_context_that_its_template_hangs_at_and_answers_others(
