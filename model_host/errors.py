@@ -19,6 +19,7 @@
     ├── CacheBusy                     the memory is held by conversations that generate now
     ├── HostKeyShared                 a request that another process with this key has sealed
     ├── OwnerNotServed                a conversation of a creator that the policy leaves out
+    ├── RenderingInterrupted          the process of a template was ended, or does not answer
     ├── ReplayBusy                    another conversation is being replayed
     ├── ReplayTooLarge                more branches and tokens than one replay holds
     ├── CheckpointError
@@ -155,6 +156,14 @@ class OwnerNotServed(HostError):
         "Ask the host's operator to add your key with --owner-key, or give them a code of"
         " `antiphon invite NAME --role host`. Or grant another host."
     )
+
+
+class RenderingInterrupted(HostError):
+    """The process that renders contexts was ended, or did not answer in time."""
+
+    reason = "RENDERING_INTERRUPTED"
+    next_step = "Ask again; if it repeats, the host's operator should look at the machine's memory."
+    retryable = True
 
 
 class ReplayBusy(HostError):

@@ -3,6 +3,7 @@
 import json
 import os
 import select
+import signal
 import subprocess
 import threading
 import time
@@ -10,8 +11,9 @@ import weakref
 from collections.abc import Mapping
 from contextlib import suppress
 
+from model_host.errors import RenderingInterrupted
 from model_host.refusals import TemplateUnsupported
-from model_host.template_process import CPU_S_MAX, LENGTH_BYTES
+from model_host.template_process import CPU_S_MAX, LENGTH_BYTES, OUT_OF_MEMORY
 from model_host.template_sandbox import Messages
 from replica.errors import HostError
 from replica.io import python
@@ -21,8 +23,23 @@ WALL_S_MAX = 60.0
 ENDING_S = 1.0
 """Time between the end of a process's output and its own."""
 
+ATTEMPTS = 2
+"""Processes that are tried for one rendering."""
+
 _COSTLY = "the template takes too much time, memory or stack"
+_COSTLY_ENDS = {
+    OUT_OF_MEMORY,
+    -signal.SIGPROF,  # of its timer
+    -signal.SIGSEGV,  # of its stack
+    -signal.SIGBUS,
+    -signal.SIGABRT,  # by itself, where memory ends at a place that can't fail
+}
+"""The ends of a process that are due to its template, which each further process would meet."""
 _ABSENT = "The process that runs chat templates does not run here."
+
+
+class _Ended(Exception):  # it is tried again
+    """A process was ended by others, or does not answer."""
 
 
 class TemplateRunner:
@@ -42,18 +59,19 @@ class TemplateRunner:
         self._end: weakref.finalize[..., TemplateRunner] | None = None
         self._is_loading = True
         self._is_costly = False
+        self._interrupts = 0
 
     def render(self, messages: Messages, *, header: bool) -> str:
-        """Return the text for messages. Raises TemplateUnsupported, or HostError.
+        """Return the text for messages.
 
         Any thread may call this. Once the system has ended the process at load, all is refused.
+        Raises TemplateUnsupported, RenderingInterrupted, or HostError.
         """
         with self._lock:
             if self._is_loading and self._is_costly:
                 raise TemplateUnsupported(_COSTLY)
-            process = self._process or self._start()
             again = not self._is_loading
-            return self._ask(process, {"messages": messages, "header": header, "again": again})
+            return self._rendered({"messages": messages, "header": header, "again": again})
 
     def loaded(self) -> None:
         """End the process; from now on each context has its own time.
@@ -68,12 +86,28 @@ class TemplateRunner:
 
     def interrupt(self) -> None:
         """End the process, without a wait for whom it renders for now: that fails."""
+        self._interrupts += 1
         process = self._started
         if process is not None:
             process.kill()
 
+    def _rendered(self, frame: Mapping[str, object]) -> str:
+        """Return the text that a frame asks for, from another process where one was ended."""
+        before = self._interrupts
+        for _ in range(ATTEMPTS):
+            with suppress(_Ended):
+                process = self._process or self._start()
+                if self._interrupts == before:
+                    return self._ask(process, frame)
+            if self._interrupts != before:
+                break
+        raise RenderingInterrupted
+
     def _start(self) -> "subprocess.Popen[bytes]":
-        """Start the process. Raises TemplateUnsupported where the template does not compile."""
+        """Start the process. Raises TemplateUnsupported where the template does not compile.
+
+        Raises _Ended, HostError.
+        """
         self._stop()  # one in which it did not compile
         try:
             process = subprocess.Popen(  # noqa: S603  # our own module
@@ -97,7 +131,10 @@ class TemplateRunner:
         self._process = self._started = self._end = None
 
     def _ask(self, process: "subprocess.Popen[bytes]", frame: Mapping[str, object]) -> str:
-        """Send a frame and return the text of its answer. Raises TemplateUnsupported, HostError."""
+        """Send a frame and return the text of its answer.
+
+        Raises TemplateUnsupported, _Ended, HostError.
+        """
         data = json.dumps(frame).encode()
         deadline = time.monotonic() + WALL_S_MAX
         try:
@@ -152,13 +189,15 @@ def _wait(ready: select.poll, deadline: float) -> None:
         raise TimeoutError
 
 
-def _failure_of(process: "subprocess.Popen[bytes]") -> TemplateUnsupported | HostError:
+def _failure_of(process: "subprocess.Popen[bytes]") -> TemplateUnsupported | HostError | _Ended:
     """Return why a process does not answer."""
     try:
-        is_ours = process.wait(timeout=ENDING_S) not in (1, 2)
+        status = process.wait(timeout=ENDING_S)
     except subprocess.TimeoutExpired:
-        is_ours = True
-    return TemplateUnsupported(_COSTLY) if is_ours else HostError(_ABSENT)
+        return _Ended()
+    if status in _COSTLY_ENDS:
+        return TemplateUnsupported(_COSTLY)
+    return HostError(_ABSENT) if status in (1, 2) else _Ended()
 
 
 def _kill(process: "subprocess.Popen[bytes]") -> None:

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from model_host.errors import RenderingInterrupted
 from model_host.io import template_runner
 from model_host.io.offers import _checked
 from model_host.io.template_runner import TemplateRunner
@@ -28,6 +29,7 @@ HUGE = '{% set x = "a" * 8000000000 %}'
 WIDE = "{{ 'a'|center(8000000000) }}"
 COUNTING = "{% for m in messages %}{{ messages|length }}{{ m.content }}{% endfor %}"
 QUICK_S = 30.0
+ONE = [{"content": "a"}]
 
 
 def later(count: int) -> str:
@@ -113,23 +115,74 @@ def test_an_installation_without_the_process_is_not_blamed_on_the_template(
         assert not isinstance(caught.value, TemplateUnsupported)
 
 
+def rendering(source: str = COUNTING) -> TemplateRunner:
+    """Return a runner behind its load, with a process."""
+    runner = TemplateRunner(source, bos_token="", eos_token="")
+    runner.loaded()
+    assert runner.render(ONE, header=False) == "1a"
+    return runner
+
+
+def send(runner: TemplateRunner, number: signal.Signals) -> None:
+    """Send a signal to the process of a runner, as others may."""
+    assert runner._process is not None
+    os.kill(runner._process.pid, number)
+
+
 def test_a_process_that_reads_nothing_has_the_time_of_one_that_writes_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A pipe holds 64 KiB; the frame of a long context is longer."""
-    runner = TemplateRunner(COUNTING, bos_token="", eos_token="")
-    assert runner.render([], header=False) == ""
-    runner.loaded()
-    assert runner.render([{"content": "a"}], header=False) == "1a"
-    assert runner._process is not None
-    os.kill(runner._process.pid, signal.SIGSTOP)
+    runner, long = rendering(), "a" * (1 << 17)
     monkeypatch.setattr(template_runner, "WALL_S_MAX", 0.1)
-    began = time.monotonic()
-    with pytest.raises(HostError):
-        runner.render([{"content": "a" * (1 << 20)}], header=False)
-    assert time.monotonic() - began < QUICK_S
-    monkeypatch.undo()
-    assert runner.render([{"content": "a"}], header=False) == "1a"
+    monkeypatch.setattr(template_runner, "ATTEMPTS", 1)
+    for content in (long, "a"):
+        send(runner, signal.SIGSTOP)
+        began = time.monotonic()
+        with pytest.raises(RenderingInterrupted) as caught:
+            runner.render([{"content": content}], header=False)
+        assert caught.value.retryable
+        assert time.monotonic() - began < QUICK_S
+        with monkeypatch.context() as patient:
+            patient.setattr(template_runner, "WALL_S_MAX", QUICK_S)
+            assert runner.render([{"content": long}], header=False) == "1" + long
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+def test_a_process_that_others_end_costs_no_context(number: signal.Signals) -> None:
+    runner = rendering()
+    for _ in range(3):
+        send(runner, number)
+        assert runner.render(ONE, header=False) == "1a"
+
+
+def test_a_process_that_others_end_again_and_again_is_not_blamed_on_the_template(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As where the machine has no memory: each process is ended before it is asked."""
+    runner, ask = rendering(), TemplateRunner._ask
+    is_short = True
+
+    def end_first(one, process, frame):
+        if is_short and "messages" in frame:
+            process.kill()
+        return ask(one, process, frame)
+
+    monkeypatch.setattr(TemplateRunner, "_ask", end_first)
+    for _ in range(2):
+        with pytest.raises(RenderingInterrupted) as caught:
+            runner.render(ONE, header=False)
+        assert not isinstance(caught.value, TemplateUnsupported)
+    is_short = False
+    assert runner.render(ONE, header=False) == "1a"
+
+
+def test_a_process_that_others_end_at_load_refuses_no_template() -> None:
+    runner = TemplateRunner(EACH, bos_token="", eos_token="")
+    assert runner.render(ONE, header=False) == "a"
+    send(runner, signal.SIGKILL)
+    assert runner.render(ONE, header=False) == "a"
+    runner.loaded()
 
 
 async def test_a_host_ends_whose_template_process_is_stopped(served: ServedHost) -> None:
