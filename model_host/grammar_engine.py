@@ -7,6 +7,8 @@ compiler of the engine is bounded neither in time nor in stack.
 import llguidance
 from llguidance import LLMatcher, LLParserLimits, LLTokenizer, TokenizerWrapper
 
+from model_host.refusals import cleaned
+
 ENGINE = f"llguidance {llguidance.__version__}"
 """Name and version, recorded in each answer that a grammar constrained."""
 
@@ -40,9 +42,8 @@ def problem_of(matcher: LLMatcher) -> str:
     message = matcher.get_error()
     for mark in ("<state>", "<backtrace>", "<non-verbose/>"):
         message = message.partition(mark)[0]
-    words = " ".join(message.split())
-    printable = "".join(c if c.isprintable() else "?" for c in words)
-    return _PLAIN.get(printable, printable)[:PROBLEM_CHARACTERS_MAX] or "no reason given"
+    words = cleaned(message, PROBLEM_CHARACTERS_MAX)
+    return _PLAIN.get(words, words) or "no reason given"
 
 
 class _Bytes:

@@ -39,6 +39,12 @@ def finish_detail(error: AntiphonError) -> str:
     return f"{told.reason}: {told.detail.removesuffix('.')}. {told.next_step}"
 
 
+def cleaned(words: str, characters_max: int) -> str:
+    """Return the words of a foreign program as a line of printable text for a detail, cut."""
+    line = " ".join(words[: 4 * characters_max].split())
+    return "".join(char if char.isprintable() else "?" for char in line)[:characters_max]
+
+
 class GenerationRefused(HostError):
     """The host can't answer this request."""
 

@@ -1,7 +1,7 @@
 """A chat template compiled and run in Jinja's sandbox (spec/07-host §2). Pure.
 
 The sandbox keeps a template from what is around it, and not from using any time and memory:
-a host runs it in a process of its own, which loads this module and little else (D586).
+a host runs it in a process of its own, which loads little else (D586).
 """
 
 import json
@@ -9,6 +9,8 @@ from collections.abc import Mapping, Sequence
 
 from jinja2 import TemplateError
 from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+from model_host.refusals import cleaned
 
 TEXT_BYTES_MAX = 256 * 1024
 """Most bytes that a template writes for a context without messages."""
@@ -58,7 +60,11 @@ class Sandbox:
 def _detail(error: Exception) -> str:
     if isinstance(error, MemoryError):
         return "it takes too much memory"
-    return str(error)[:_DETAIL_CHARACTERS_MAX]
+    try:
+        words = str(error)
+    except Exception:  # noqa: BLE001  # its argument is a value of the template
+        words = ""
+    return cleaned(words, _DETAIL_CHARACTERS_MAX) or "no reason given"
 
 
 def _to_json(value: object, indent: int | None = None) -> str:

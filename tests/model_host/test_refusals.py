@@ -3,7 +3,12 @@
 import pytest
 
 from model_host import refusals
-from model_host.refusals import GenerationRefused, TokenizerBytesMissing, finish_detail
+from model_host.refusals import (
+    GenerationRefused,
+    TokenizerBytesMissing,
+    cleaned,
+    finish_detail,
+)
 from replica.errors import HostError, StoreError
 
 KINDS = [k for k in GenerationRefused.__subclasses__() if k is not TokenizerBytesMissing]
@@ -30,3 +35,9 @@ def test_bytes_the_vocabulary_lacks_are_named() -> None:
     error = TokenizerBytesMissing(bytes_missing=b"\x04\x1d")
     assert error.bytes_missing == b"\x04\x1d"
     assert "04 1d" in finish_detail(error)
+
+
+def test_foreign_words_are_one_line_of_printable_text_and_cut() -> None:
+    assert cleaned(" a\n\tb\x00\x1b[1m\ud800 é ", 99) == "a b??[1m? é"
+    assert cleaned("x" * 1000, 5) == "xxxxx"
+    assert cleaned("\n \t", 5) == ""

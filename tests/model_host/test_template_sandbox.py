@@ -64,6 +64,32 @@ def test_the_words_of_a_template_are_cut() -> None:
     assert len(str(caught.value)) < 300
 
 
+NESTED = (
+    "{% set ns = namespace(x=[]) %}{% for i in range(3000) %}{% set ns.x = [ns.x] %}{% endfor %}"
+)
+
+
+@pytest.mark.parametrize(
+    ("source", "words"),
+    [
+        ("{{ raise_exception('\\ud800 bad') }}", "? bad"),
+        ("{{ raise_exception('\\x1b[31m red\\n\\x00') }}", "?[31m red ?"),
+        ("{{ raise_exception('x' * 100000000) }}", "xxx"),
+        (NESTED + "{{ raise_exception(ns.x) }}", "no reason given"),
+        ("{{ raise_exception(nothing) }}", "no reason given"),
+        ("{{ '\\ud800' }}", "encode"),
+        (NESTED + "{{ ns.x }}", "recursion"),
+    ],
+    ids=["surrogate", "controls", "huge", "nested", "undefined", "written", "nested and written"],
+)
+def test_the_words_of_a_template_are_a_line_that_can_be_logged(source: str, words: str) -> None:
+    with pytest.raises(TemplateFault, match="refuses this context: ") as caught:
+        Sandbox(source).render(HELLO, header=False)
+    assert words in str(caught.value)
+    assert str(caught.value).isprintable()
+    assert len(str(caught.value)) < 300
+
+
 def test_the_text_is_bounded_by_the_number_of_messages() -> None:
     size = TEXT_BYTES_MAX + MESSAGE_TEXT_BYTES_MAX
     sandbox = Sandbox("{{ 'x' * (" + str(size) + " - messages|length + 1) }}")
