@@ -1,6 +1,7 @@
 """A template in Jinja's sandbox: what it may use, and what becomes of its faults."""
 
 import pytest
+from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from model_host.template_sandbox import (
     MESSAGE_TEXT_BYTES_MAX,
@@ -8,6 +9,7 @@ from model_host.template_sandbox import (
     Sandbox,
     TemplateFault,
 )
+from tests.model_host.templates import ALTERNATING, LLAMA31, QWEN
 
 HELLO = [{"role": "user", "content": "hello"}]
 EACH = "{% for m in messages %}{{ m.content }}{% endfor %}"
@@ -56,6 +58,89 @@ def test_what_does_not_render_is_a_fault(source: str) -> None:
 def test_a_template_draws_nothing(source: str, fault: str) -> None:
     with pytest.raises(TemplateFault, match=fault):
         Sandbox(source).render(HELLO, header=False)
+
+
+MACRO = "{% macro f() %}x{% endmacro %}"
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "{{ messages | map(attribute='role') }}",
+        "{{ raise_exception }}",
+        "{{ [{'a': (raise_exception,)}] }}",
+        "{{ {messages[0].items: 1} }}",
+        "{{ namespace(a=raise_exception) }}",
+        MACRO + "{{ [f] }}",
+        "{{ 'a' ~ raise_exception }}",
+        "{{ [1] | map('string') ~ '' }}",
+        "{{ [raise_exception] | join }}",
+        "{{ [1] | join(raise_exception) }}",
+        "{{ messages | join(',', attribute='items') }}",
+        "{{ [raise_exception] | map('string') | list }}",
+        "{{ raise_exception | e }}{{ raise_exception | upper }}",
+        "{{ 'x' | replace('x', raise_exception) }}",
+        "{{ '%s' | format(raise_exception) }}",
+        "{{ '%s' % [messages[0].items] }}",
+        "{{ '{}'.format(raise_exception) }}",
+        "{{ '{0.items}'.format({}) }}",
+        "{{ '{a}'.format_map({'a': raise_exception}) }}",
+        "{{ ('{}' | safe).format(raise_exception) }}",
+        "{{ ('x' | safe).replace('x', raise_exception) }}",
+        "{{ ('-' | safe).join([raise_exception]) }}",
+        "{{ {'a': raise_exception} | xmlattr }}",
+        "{% filter upper %}{{ raise_exception }}{% endfilter %}",
+        "{% set x %}{{ raise_exception }}{% endset %}{{ x }}",
+        "{% autoescape true %}{{ raise_exception }}{% endautoescape %}",
+        "{{ raise_exception(raise_exception) }}",
+    ],
+)
+def test_a_template_writes_no_address_of_its_process(source: str) -> None:
+    with pytest.raises(TemplateFault, match="a value that is no text, number or list"):
+        Sandbox(source).render(HELLO, header=False)
+
+
+@pytest.mark.parametrize("operand", ["messages[0].keys()", "messages[0].items()"])
+def test_a_template_writes_nothing_in_the_order_of_hashes(operand: str) -> None:
+    source = "{% for k in messages[0].keys() - " + operand + " %}{{ k }}{% endfor %}"
+    with pytest.raises(TemplateFault, match="the order of a set"):
+        Sandbox(source).render(HELLO, header=False)
+    with pytest.raises(TemplateFault, match="pprint"):
+        Sandbox("{{ messages | pprint }}")
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        QWEN,
+        LLAMA31,
+        ALTERNATING,
+        "{{ messages }}{{ 1.5 }}{{ true }}{{ none }}{{ nothing }}{{ [nothing, ('a', 1)] }}",
+        "{{ 'a' ~ 1 ~ none ~ nothing ~ [1, 'x'] ~ (2 ~ 3) }}{{ 3 - 1 }}{{ 7 % 4 }}",
+        "{{ messages | map(attribute='role') | join(', ') }}",
+        "{{ messages | join(attribute='role') }}",
+        "{{ ', '.join(messages | map(attribute='role')) }}{{ nothing | join }}",
+        "{{ '%s %d%%' % ('a', 1) }}{{ '%s' | format(messages) }}",
+        "{{ '{a}{b!r:>5}'.format(a=1, b='x') }}",
+        "{{ ('{}' | safe).format('<') }}{{ ('-' | safe).join(['<', 1 | string]) }}",
+        MACRO + "{{ f() ~ f() }}",
+        "{% autoescape true %}{{ '<' ~ 'a' }}{{ ['<'] | join }}{{ '<' | safe }}{% endautoescape %}",
+        "{{ ' a ' | trim | upper | center(9) | replace('A', 'b') }}{{ {'a': 1} | xmlattr }}",
+        "{{ 'http://a.b' | urlize }}{{ '<a>' | e }}{{ {'a': 1} | urlencode }}",
+        "{{ 'a b' | wordwrap(1) }}",
+        "{{ messages | batch(1) | list }}{{ messages | groupby('role') }}",
+        "{{ messages[0] | dictsort }}",
+        "{% if 'a' ~ 1 == 'a1' %}{% set x %}{{ messages | length }}{% endset %}{{ x }}{% endif %}",
+    ],
+)
+def test_what_has_no_address_is_written_as_jinja_does(source: str) -> None:
+    plain = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True)
+    turns = [*HELLO, {"role": "assistant", "content": "a < b"}, *HELLO]
+    for header in (True, False):
+        expected = plain.from_string(source).render(
+            messages=turns, add_generation_prompt=header, bos_token="<s>", eos_token="", tools=None
+        )
+        assert Sandbox(source, bos_token="<s>").render(turns, header=header) == expected
 
 
 def test_the_words_of_a_template_are_cut() -> None:
