@@ -1,20 +1,30 @@
 """Who calls HostService, and which conversation it may ask about (spec/07-host §6, HOST-22)."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
 from model_host.errors import OwnerNotServed
 from model_host.io.offers import Offer, Offers
 from replica.conversation import Conversation
-from replica.errors import Unavailable
+from replica.errors import StoreError, Unavailable
 from replica.ids import ID_BYTES, ConversationId, Digest, EntryId, PublicKey
-from replica.io import Replica, rpc
+from replica.io import Replica, restored, rpc
 from replica.link import Authenticator
 from replica.log import Kind
-from replica.refusals import ArgumentInvalid, ConversationUnknown, NotAllowed, RateLimited
+from replica.refusals import (
+    ArgumentInvalid,
+    ConversationUnknown,
+    NotAllowed,
+    RateLimited,
+    StoreFull,
+)
 
 RETRY_AFTER_S = 1.0
+
+
+class HostStoreFull(StoreFull):
+    """The disk of the host is full, and it can't go on with this conversation."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +33,8 @@ class Callers:
 
     replica: Replica
     authenticator: Authenticator
+    unstored: Callable[[ConversationId], str | None] = lambda _conversation: None
+    """Tells the reason of a conversation that the store can't read or write now."""
 
     @property
     def admit(self) -> rpc.Admit:
@@ -34,8 +46,8 @@ class Callers:
     ) -> tuple[Conversation, PublicKey]:
         """Return a conversation and the caller, who is a member; it stays open for the call.
 
-        Raises ConversationUnknown, and OwnerNotServed for the creator of one that the
-        host's policy leaves out.
+        Raises ConversationUnknown, OwnerNotServed for the creator of one that the host's
+        policy leaves out, and StoreError for one that the store can't read or write now.
         """
         peer = rpc.caller(self.authenticator, context)
         if len(conversation) != ID_BYTES:
@@ -48,6 +60,9 @@ class Callers:
             selection = self.replica.on_demand.selection
             if selection.creator(asked) == peer and not selection.may_open(asked):
                 raise OwnerNotServed
+            reason = self.unstored(asked) if held is None else None
+            if reason is not None and await self._was_member(asked, peer):
+                raise HostStoreFull if reason == StoreFull.reason else StoreError
             raise ConversationUnknown
         using = ExitStack()
         using.enter_context(self.replica.on_demand.using(asked))
@@ -57,6 +72,17 @@ class Callers:
 
         context.add_done_callback(done)  # type: ignore[arg-type]  # any callable serves
         return held, peer
+
+    async def _was_member(self, conversation: ConversationId, peer: PublicKey) -> bool:
+        """Say whether a key created a conversation, or is a member by what is stored of it."""
+        if self.replica.on_demand.selection.creator(conversation) == peer:
+            return True
+        try:
+            loaded = await self.replica.store.load(conversation, bodies=False)
+        except StoreError:
+            return False
+        held = await restored(conversation, loaded) if loaded else None
+        return held is not None and held.is_member(peer)
 
 
 def check_member(held: Conversation, peer: PublicKey) -> None:

@@ -124,6 +124,10 @@ class Host:
         failing = {one.conversation: one.reason for one in self._failures.values()}
         return Counter((self._unstored | failing).values())
 
+    def unstored_reason(self, conversation: ConversationId) -> str | None:
+        """Return why the store can't read or write a conversation now, None where it can."""
+        return self._unstored.get(conversation)
+
     def views(self) -> list[RunView]:
         """Return the progress of the requests, the one that runs longest first."""
         found = {view.request: view for view in self._handler.runs.views()}

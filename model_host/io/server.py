@@ -146,7 +146,7 @@ async def start(config: HostConfig, engine: TorchEngine | None = None) -> AsyncI
         archives = await asyncio.to_thread(prepared_folder, derived / "imports")
         hub_tier = HubCheckpoints(replica, profiles, pages, ring.archive, archives, _tier(config))
         handler = RequestHandler(replica, key, profiles, Journals(data_dir / "journal"), hub_tier)
-        host, callers = Host(replica, handler), Callers(replica, authenticator)
+        host, callers = _host(replica, handler, authenticator)
         stats = HostStats(host, profiles, hub_tier, operators, config)
         calls = Calls(
             RenderCall(callers, offers, handler.rendering),
@@ -209,6 +209,13 @@ async def _opening(
     stated = key_from_hex(config.hub_key) if config.hub_key else None
     hub_key = stated or await invitations.hub_key(store, config.hub)
     return Replica.open(store, key, config.hub, hub_key=hub_key, follow=policy, host=info)
+
+
+def _host(
+    replica: Replica, handler: RequestHandler, authenticator: Authenticator
+) -> tuple[Host, Callers]:
+    host = Host(replica, handler)
+    return host, Callers(replica, authenticator, host.unstored_reason)
 
 
 async def _run(host: Host, hub_tier: HubCheckpoints, invited: Invited, disk: DiskWatch) -> None:

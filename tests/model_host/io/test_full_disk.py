@@ -8,21 +8,26 @@ import threading
 from hashlib import sha256
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from structlog.testing import capture_logs
 
 from model_host.generation.journal_records import TOKEN_BYTES
 from model_host.io import manifest_files, server
 from model_host.io.server import HostServer
 from replica.errors import StoreError
+from model_host.generation.journal_records import (TOKEN_BYTES)
+from replica.errors import AntiphonError, StoreError
+from replica.ids import ConversationId, EntryId
 from replica.io.host_calls import HostCalls
 from replica.link.events import EntryFailed, Event
-from replica.log.body import Sampling
+from replica.log.body import Grant, Member, Role, Sampling
+from replica.log.entry import public_key
 from replica.log.kinds import Kind
-from replica.refusals import StoreFull
+from replica.refusals import ConversationUnknown, NotAllowed, StoreFull
 from tests.model_host.io.served_host import ServedHost
 from tests.support.callers import until
 from tests.support.files import file_size_limit, full_disk
-from tests.support.talk import Talk, text_of
+from tests.support.talk import Talk, key_of, text_of
 
 SEEDED = Sampling(temperature=0.9, top_p=0.95, seed=11)
 STORY = "Write a very long story about the sea."
@@ -39,6 +44,13 @@ def failures_at(host: HostServer) -> list[EntryFailed]:
 
     host.replica.listen(note)
     return found
+
+
+async def grant(talk: Talk, key: Ed25519PrivateKey) -> None:
+    """Make a key a reader of a conversation."""
+    heads = tuple(talk.held.log.membership_heads())
+    body = Member(Grant(public_key(key), Role.READER))
+    await talk.replica.append(talk.id, body, parents=heads)
 
 
 async def assert_the_log_is_one(served: ServedHost, host: HostServer, talk: Talk) -> None:
@@ -139,6 +151,40 @@ async def test_a_full_log_takes_the_place_of_checkpoints_and_is_shown_and_said_o
         lines = [line["event"] for line in logs if line["log_level"] != "info"]
         assert "conversations are not stored" in lines
         assert len(lines) == len({*lines})
+
+
+async def test_members_alone_are_told_that_the_hosts_log_is_full(served: ServedHost):
+    async with served.host() as host:
+        talk = await Talk.begin(served.replica, host.key)
+        member, granted, stranger = key_of(31), key_of(32), key_of(33)
+        await grant(talk, member)
+        await talk.ask("Name a colour.", tokens=3)
+        failed = failures_at(host)
+        async with full_disk(host.replica.store):
+            await grant(talk, granted)
+            new = await Talk.begin(served.replica, host.key)
+            await until(lambda: host.host.unstored == {StoreFull.reason: 2})
+            assert {one.conversation for one in failed} == {talk.id, new.id}
+
+            async def refusal(
+                key: Ed25519PrivateKey, conversation: ConversationId
+            ) -> AntiphonError:
+                await until(lambda: conversation not in host.replica.shelf)  # it is tried again
+                async with HostCalls(host.address, key, host.key) as calls:
+                    with pytest.raises(AntiphonError) as caught:
+                        await calls.warm(conversation, EntryId(conversation))
+                return caught.value
+
+            for key, one in ((served.replica.key, talk), (member, talk), (served.replica.key, new)):
+                full = await refusal(key, one.id)
+                assert isinstance(full, StoreFull), full
+                assert "disk of the host" in full.detail
+            for key, one in ((stranger, talk), (stranger, new), (member, new), (granted, talk)):
+                assert isinstance(await refusal(key, one.id), ConversationUnknown)
+        await until(lambda: not host.host.unstored)
+        async with HostCalls(host.address, granted, host.key) as calls:
+            with pytest.raises(NotAllowed):
+                await calls.warm(talk.id, EntryId(talk.id))
 
 
 async def test_an_answer_that_finds_the_hosts_log_full_is_kept_and_logged_later(
