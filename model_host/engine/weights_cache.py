@@ -18,6 +18,7 @@ import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from stat import S_ISREG
 from typing import Any
 
 import numpy as np
@@ -129,7 +130,7 @@ class WeightsCache:
 
     def _make_room(self, path: Path, size: int) -> bool:
         """Remove the least recently used files that are not in use; say whether `size` fits."""
-        for left in self._folder.glob(f"*{_TEMPORARY}"):
+        for left, _ in self._listed(_TEMPORARY):
             _remove(left)  # of a process that was killed: one that writes holds a lock
         files = [file for file in self._files() if file.name != path.name]
         disk = shutil.disk_usage(self._folder)
@@ -147,14 +148,31 @@ class WeightsCache:
             files = [file for file in files if file.name not in gone]
 
     def _files(self) -> list[CacheFile]:
+        return [
+            CacheFile(path.name, stat.st_size, stat.st_mtime)
+            for path, stat in self._listed(_SUFFIX)
+        ]
+
+    def _listed(self, suffix: str) -> list[tuple[Path, os.stat_result]]:
+        """Return the regular files with a suffix; anything else is logged and stays."""
         found = []
-        for path in self._folder.glob(f"*{_SUFFIX}"):
+        for path in self._folder.glob(f"*{suffix}"):
             try:
                 stat = path.stat()
             except FileNotFoundError:
                 continue  # another host removed it
-            found.append(CacheFile(path.name, stat.st_size, stat.st_mtime))
+            except OSError as error:
+                _log_skipped(path, str(error))
+                continue
+            if S_ISREG(stat.st_mode):
+                found.append((path, stat))
+            else:
+                _log_skipped(path, "it is no regular file")
         return found
+
+
+def _log_skipped(path: Path, detail: str) -> None:
+    log.warning("weights cache skipped", extra={"path": path, "detail": detail})
 
 
 def _remove(path: Path) -> bool:
@@ -167,6 +185,9 @@ def _remove(path: Path) -> bool:
         return False
     except FileNotFoundError:
         return True
+    except OSError as error:  # as of another user
+        _log_skipped(path, str(error))
+        return False
     log.info("weights cache evicted", extra={"path": path})
     return True
 

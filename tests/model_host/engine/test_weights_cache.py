@@ -119,3 +119,21 @@ def test_what_a_killed_process_left_is_removed(tmp_path: Path) -> None:
     (tmp_path / "weights" / "half.tmp").write_bytes(b"half")
     write(cache, tmp_path, "two", 2)
     assert used(tmp_path) == ["one", "two"]
+
+
+def test_what_is_no_file_stays_and_is_named(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder = tmp_path / "weights"
+    strange = [folder / name for name in ("junk.weights", "x.tmp", "pipe.weights", "loop.weights")]
+    for path in strange[:2]:
+        path.mkdir(parents=True)
+    os.mkfifo(strange[2])
+    strange[3].symlink_to(strange[3].name)
+    cache = WeightsCache(tmp_path, 2 * FILE)
+    with caplog.at_level(logging.WARNING):
+        for used_at, key in enumerate(("one", "two", "three"), start=1):
+            write(cache, tmp_path, key, used_at)
+    assert used(tmp_path) == ["junk", "loop", "pipe", "three", "two", "x"]
+    skipped = {record.__dict__["path"] for record in caplog.records}
+    assert skipped == {*strange}
