@@ -26,7 +26,10 @@ def main() -> int:
     resource.setrlimit(resource.RLIMIT_AS, (GRAMMAR_MEMORY_BYTES_MAX, GRAMMAR_MEMORY_BYTES_MAX))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     grammar = sys.stdin.read()
-    # The timer's signal ends the process also inside the engine.
+    # The timer's signal ends the process also inside the engine. Who started it may ignore or
+    # block the signal, which is inherited.
+    signal.signal(signal.SIGVTALRM, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGVTALRM})
     signal.setitimer(signal.ITIMER_VIRTUAL, GRAMMAR_CPU_S_MAX)
     threading.stack_size(STACK_BYTES_MAX)
     problems: list[str] = []

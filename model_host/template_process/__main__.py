@@ -26,6 +26,9 @@ def main() -> int:
 
 def _count_time(cpu_s: float) -> None:
     """Let the system end this process after some CPU time, that of its own calls included."""
+    # Who started it may ignore or block the signal, which is inherited.
+    signal.signal(signal.SIGPROF, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGPROF})
     signal.setitimer(signal.ITIMER_PROF, cpu_s)
 
 

@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+import signal
+import time
 
 import pytest
 
@@ -10,6 +12,7 @@ from model_host.io import grammar_checker
 from model_host.io.grammar_checker import GrammarChecker
 from model_host.refusals import GrammarInvalid
 from replica.limits import GRAMMARS_MAX
+from tests.support.signals import TurnedOff, blocked, ignored
 
 
 def lark(text: str) -> GrammarSource:
@@ -43,6 +46,16 @@ async def test_a_grammar_that_would_hang_or_crash_the_host_is_refused(
     with pytest.raises(GrammarInvalid, match="too much") as caught:
         await GrammarChecker().check(source, OWNER)
     assert caught.value.is_costly
+
+
+@pytest.mark.parametrize("turned_off", [ignored, blocked])
+async def test_the_time_of_a_grammar_ends_where_its_signal_is_turned_off(
+    turned_off: TurnedOff,
+) -> None:
+    checker, began = GrammarChecker(), time.monotonic()
+    with turned_off(signal.SIGVTALRM), pytest.raises(GrammarInvalid, match="too much"):
+        await checker.check(ENDLESS, OWNER)
+    assert time.monotonic() - began < grammar_checker.WALL_S_MAX
 
 
 async def test_a_verdict_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,6 +20,7 @@ from tests.model_host.io.served_host import ServedHost
 from tests.model_host.rendering.test_render import CHATML, ENCODER
 from tests.model_host.templates import LLAMA31, QWEN
 from tests.support.callers import until
+from tests.support.signals import TurnedOff, blocked, ignored
 from tests.support.talk import Talk
 
 EACH = "{% for m in messages %}{{ m.content }}{% endfor %}"
@@ -64,6 +65,16 @@ def test_a_template_that_would_hang_or_end_the_host_is_refused_at_load(
     with pytest.raises(TemplateUnsupported, match="too much"):
         _checked(source, "", "", ENCODER)
     assert time.monotonic() - began < QUICK_S
+
+
+@pytest.mark.parametrize("turned_off", [ignored, blocked])
+def test_the_time_of_a_template_ends_where_its_signal_is_turned_off(
+    turned_off: TurnedOff, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(template_runner, "CPU_S_MAX", 1.0)
+    monkeypatch.setattr(template_runner, "WALL_S_MAX", QUICK_S)
+    with turned_off(signal.SIGPROF), pytest.raises(TemplateUnsupported, match="too much"):
+        _checked(LOOPS + EACH, "", "", ENCODER)
 
 
 def test_a_context_for_which_a_template_takes_too_long_is_refused_and_the_next_is_not(
