@@ -219,6 +219,10 @@ class CheckpointWriteFailed(CheckpointError):
     reason = "CHECKPOINT_WRITE_FAILED"
     next_step = "Check the disk of the host's cache folder."
 
+    def for_peer(self) -> "CheckpointWriteFailed":
+        """Return the error without its detail, which names paths of this machine."""
+        return type(self)()
+
 
 class CheckpointDiskFull(CheckpointWriteFailed):
     """The disk has no room beside what stays free for the log; nothing remains."""

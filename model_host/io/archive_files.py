@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from io import FileIO
 from pathlib import Path
 
+import structlog
+
 from model_host.errors import (
     ArchiveForeign,
     ArchiveInvalid,
@@ -30,13 +32,23 @@ from replica.ids import ConversationId, Digest
 from replica.io import make_folder, to_the_end, typed_errors
 from replica.refusals import StoreFull
 
+log = structlog.get_logger()
+
 
 def prepared_folder(folder: Path) -> Path:
-    """Return the folder of such files, created, without what a crash left. Raises StoreError."""
-    with typed_errors():
+    """Return the folder of such files, created, without what a crash left.
+
+    It is part of a cache: what can't be made or removed is logged, and fails each archive alone.
+    """
+    try:
         make_folder(folder)
-        for left in folder.glob("*.archive"):
+    except OSError as error:
+        log.warning("no archive can pass through", path=str(folder), detail=str(error))
+    for left in folder.glob("*.archive"):
+        try:
             left.unlink(missing_ok=True)
+        except OSError as error:
+            log.warning("archive not removed", path=str(left), detail=str(error))
     return folder
 
 

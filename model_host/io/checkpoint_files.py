@@ -59,8 +59,7 @@ class Checkpoints:
     ) -> None:
         """Keep checkpoints below `root`, created private; authenticate with `mac_key`.
 
-        Only what is to `spare` of the disk is used, by default all but its reserve. Raises
-        CheckpointDiskFull or CheckpointWriteFailed.
+        Only what is to `spare` of the disk is used, by default all but its reserve.
         """
         self._mac_key = mac_key
         self._budget_bytes = budget_bytes

@@ -10,12 +10,16 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import structlog
+
 from model_host.disk_reserve import spare_bytes
 from model_host.errors import CheckpointCorrupt, CheckpointDiskFull
 from model_host.io import pack_files
 from model_host.io.pack_files import NewFiles
 from model_host.kv import Manifest, StoreCounters, decode_manifest
 from replica.io import make_folder
+
+log = structlog.get_logger()
 
 Spare = Callable[[Path], int]
 """The bytes that derived files may still take on the disk of a folder. Raises OSError."""
@@ -30,7 +34,10 @@ class ManifestFiles:
     def __init__(
         self, root: Path, mac_key: bytes, counters: StoreCounters, spare: Spare | None
     ) -> None:
-        """Use the folders below `root`, created private. Raises CheckpointWriteFailed."""
+        """Use the folders below `root`, created private.
+
+        Where that fails, no checkpoint is found, and each write tries to make it again.
+        """
         self._root = root
         self._mac_key = mac_key
         self._counters = counters
@@ -40,7 +47,7 @@ class ManifestFiles:
         try:
             make_folder(root)
         except OSError as error:
-            raise pack_files.write_error(error) from error
+            log.warning("no checkpoint can be written", path=str(root), detail=str(error))
         folders = sorted(
             (p for p in pack_files.listed(root) if p.is_dir()), key=pack_files.last_used_ns
         )

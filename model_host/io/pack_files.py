@@ -60,7 +60,8 @@ class NewFiles:
 def write_error(error: OSError) -> CheckpointWriteFailed:
     """Return the typed error behind a failed write."""
     kind = CheckpointDiskFull if error.errno in _FULL else CheckpointWriteFailed
-    return kind(f"Writing a checkpoint failed: {error.strerror}.")
+    where = f"{error.filename}: " if isinstance(error.filename, str) else ""
+    return kind(f"Writing a checkpoint failed: {where}{error.strerror}.")
 
 
 def open_file(path: Path, mode: str) -> FileIO:

@@ -4,8 +4,11 @@ Real hub, host, model and SQLite; the limits are SQLite's own, the kernel's, and
 """
 
 import asyncio
+import shutil
 import threading
+from collections.abc import Callable
 from hashlib import sha256
+from pathlib import Path
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -264,6 +267,50 @@ async def test_a_checkpoint_that_finds_a_full_disk_affects_nothing_else(served: 
         restored = await talk.answer(await talk.regenerate(request))
         assert host.thread.counts.batch.restores == 1
     assert restored.token_ids == answer.token_ids
+
+
+def derived_file(derived: Path) -> None:
+    derived.write_text("in the way")
+
+
+def derived_nowhere(derived: Path) -> None:
+    derived.symlink_to("/nowhere/else")
+
+
+def parts_are_files(derived: Path) -> None:
+    derived.mkdir()
+    for name in ("checkpoints", "imports"):
+        (derived / name).write_text("in the way")
+
+
+def left_is_a_folder(derived: Path) -> None:
+    (derived / "imports" / "x.archive").mkdir(parents=True)
+
+
+@pytest.mark.parametrize(
+    "damage", [derived_file, derived_nowhere, parts_are_files, left_is_a_folder]
+)
+async def test_a_host_starts_and_answers_without_its_derived_files(
+    served: ServedHost, damage: Callable[[Path], None]
+):
+    async with served.host() as host:
+        talk = await Talk.begin(served.replica, host.key)
+        await talk.ask("Name a colour.", tokens=3)
+    derived = served.folder / "host" / "derived"
+    shutil.rmtree(derived)
+    damage(derived)
+    with capture_logs() as logs:
+        async with served.host() as host:
+            _, answer = await talk.ask("Name another.", tokens=3)
+            assert len(answer.token_ids) == 3
+            await until(
+                lambda: host.thread.counts.writes.failed + host.thread.counts.writes.written
+            )
+            async with HostCalls(host.address, served.replica.key, host.key) as calls:
+                await calls.warm(talk.id, EntryId(talk.id))
+    warned = [line["path"] for line in logs if "path" in line and line["log_level"] == "warning"]
+    assert warned
+    assert all(Path(path).is_relative_to(derived) for path in warned)
 
 
 async def test_a_host_that_starts_on_a_full_disk_drops_checkpoints_before_it_opens_its_store(

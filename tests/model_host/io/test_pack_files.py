@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from model_host.errors import CheckpointCorrupt, CheckpointMissing
+from model_host.errors import CheckpointCorrupt, CheckpointMissing, CheckpointWriteFailed
 from model_host.io import pack_files
 from model_host.io.checkpoint_files import Checkpoints
 from tests.model_host.kv.plain_pages import filled, restore
@@ -38,3 +38,12 @@ def test_a_pipe_in_place_of_a_file_is_a_broken_file(tmp_path: Path, suffix: str)
         restore(store, b"a", b"n" * 32, IDS)
     save(200)
     assert restore(store, b"a", b"n" * 32, IDS) == filled(200)
+
+
+def test_a_failed_write_names_its_path_to_the_operator_and_to_no_peer(tmp_path: Path) -> None:
+    store = Checkpoints(tmp_path / "root", mac_key=b"k" * 32, budget_bytes=1 << 24)
+    (tmp_path / "root").rmdir()
+    (tmp_path / "root").write_text("in the way")
+    with pytest.raises(CheckpointWriteFailed, match=str(tmp_path)) as caught:
+        store.save(b"a", b"n" * 32, b"s" * 32, b"", IDS, filled(400))
+    assert str(tmp_path) not in caught.value.for_peer().detail
