@@ -17,8 +17,6 @@ from structlog.testing import capture_logs
 from model_host.generation.journal_records import TOKEN_BYTES
 from model_host.io import manifest_files, server
 from model_host.io.server import HostServer
-from replica.errors import StoreError
-from model_host.generation.journal_records import (TOKEN_BYTES)
 from replica.errors import AntiphonError, StoreError
 from replica.ids import ConversationId, EntryId
 from replica.io.host_calls import HostCalls

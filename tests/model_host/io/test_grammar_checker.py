@@ -3,6 +3,7 @@
 import asyncio
 import json
 import signal
+import sys
 import time
 
 import pytest
@@ -63,7 +64,7 @@ async def test_a_verdict_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     await checker.check(good, OWNER)
     with pytest.raises(GrammarInvalid):
         await checker.check(bad, OWNER)
-    monkeypatch.setattr(grammar_checker.sys, "executable", "/nowhere")
+    monkeypatch.setattr(sys, "executable", "/nowhere")
     await checker.check(good, OWNER)
     with pytest.raises(GrammarInvalid):
         await checker.check(bad, OWNER)

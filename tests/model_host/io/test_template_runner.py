@@ -2,6 +2,7 @@
 
 import os
 import signal
+import sys
 import time
 from dataclasses import replace
 
@@ -120,7 +121,7 @@ def test_an_installation_without_the_process_is_not_blamed_on_the_template(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     for program in ("/nowhere", "/bin/false"):
-        monkeypatch.setattr(template_runner.sys, "executable", program)
+        monkeypatch.setattr(sys, "executable", program)
         with pytest.raises(HostError, match="does not run here") as caught:
             _checked(EACH + program, "", "", ENCODER)
         assert not isinstance(caught.value, TemplateUnsupported)
