@@ -240,11 +240,13 @@ class Order:
     ) -> SealNode | None:
         """Return the seal reached from `node` by the earliest child that goes on, at each step.
 
-        With `listing`, the first of these is one that lists that entry itself.
+        With `listing`, the first of these is the earliest child that lists that entry itself,
+        also where it begins a branch beside the answer.
         """
-        children = _going_on(self, node)
-        if listing is not None:
-            children = [child for child in children if child.lists(listing)]
+        if listing is None:
+            children = _going_on(self, node)
+        else:
+            children = [child for child in self.children(node) if child.lists(listing)]
         while children:
             node = min(children, key=lambda n: self.log.entries[n.id].order_key)
             children = _going_on(self, node)

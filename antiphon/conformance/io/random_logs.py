@@ -2,15 +2,13 @@
 
 import hashlib
 import random
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from antiphon.conformance.naive_members import naive_covered, naive_membership
-from antiphon.conformance.naive_order import NaiveOrder, naive_order
-from antiphon.conformance.naive_sealable import naive_sealable
-from antiphon.conformance.naive_tail import CoveredLog, naive_frontier, naive_tail
+from antiphon.conformance.naive_answers import expected_fold, expected_order
 from antiphon.conformance.questions import ORDERS, Case, arranged
 from replica.conversation import Conversation, seal_by_coverage
 from replica.ids import ConversationId, Digest, EntryId, Track
@@ -39,7 +37,6 @@ from replica.log import (
     Text,
     body_digest,
     codec,
-    digest_of,
     entry_id,
     kind_of,
     listed_ids,
@@ -97,8 +94,9 @@ class RandomLog:
     def grow(self) -> None:
         """Take one random step."""
         steps = [self._say, self._ask, self._serve, self._answer, self._cancel, self._forge,
-                 self._fork, self._change, self._say_beside]  # fmt: skip
-        self.random.choices(steps, [5, 5, 6, 6, 4, 3, 1, 2, 3])[0]()
+                 self._fork, self._change, self._say_beside,
+                 partial(_ask_beside, self)]  # fmt: skip
+        self.random.choices(steps, [5, 5, 7, 7, 4, 4, 1, 3, 3, 2])[0]()
 
     def _add(self, entry: Entry) -> Entry:
         self.held.admit(entry)
@@ -144,7 +142,7 @@ class RandomLog:
         self._write(author, body, self._parents(), basis=basis, conflict=conflict)
 
     def _serve(self) -> None:
-        for request in self._of(Kind.REQUEST):
+        for request in sorted(self._of(Kind.REQUEST), key=lambda _: self.random.random()):
             host = next((h for h in self.hosts if self._asks(request, h)), None)
             if host is None or request.id in self.held.order.seal_of:
                 continue
@@ -310,13 +308,35 @@ class RandomLog:
         return entry
 
 
+def _ask_beside(story: RandomLog) -> None:
+    """Ask beside an answer, behind the answer, and twice behind what was asked beside it."""
+    answers = [e for e in story._of(Kind.GENERATION) if e.header.basis is not None]
+    if not answers:
+        return
+    answer = story.random.choice(answers[-3:])
+    seal = story.log.entries[answer.header.basis or answer.id]
+    asked = story.log.entries[seal.header.parents[0]]
+
+    def ask(before: Entry, conflict: Conflict) -> Entry:
+        # A request that names a writer gets no seal; what follows it has the first that lists it.
+        host = story.random.choice([*story.hosts, *story.hosts, story.cat])
+        author, body = story.random.choice(story.writers), Request(host.public, Sampling())
+        story._write(author, body, [before], basis=seal, conflict=conflict)
+        return story.entries[-1]
+
+    beside = ask(asked, Conflict.FORK)
+    ask(answer, Conflict.QUEUE)
+    ask(beside, Conflict.FORK)
+    ask(beside, Conflict.QUEUE)
+
+
 def random_cases(seed: int) -> Iterator[Case]:
     """Yield the questions about one random log, with the answers of the naive folds."""
     story = RandomLog(seed)
     for _ in range(STEPS):
         story.grow()
     raw = [_raw(entry) for entry in story.entries]
-    fold, order = _expected_fold(story.log), _expected_order(story.log)
+    fold, order = expected_fold(story.log), expected_order(story.log)
     seals, tips = sorted(order["seals"]), [one["tip"] for one in order["tails"]]
     asked = {
         "seals": seals,
@@ -354,78 +374,3 @@ def _of_the_covered(
 def _raw(entry: Entry) -> dict[str, str | None]:
     body = None if entry.body is None else entry.body.hex()
     return {"header": entry.header_bytes.hex(), "signature": entry.signature.hex(), "body": body}
-
-
-def _sorted(ids: Iterable[bytes]) -> list[str]:
-    return sorted(i.hex() for i in ids)
-
-
-def _expected_fold(log: Log) -> dict[str, object]:
-    members, covered = naive_membership(log), naive_covered(log)
-    followed = {log.entries[i].header.prev for i in covered}
-    heads = sorted(log.entries[i].position for i in covered - followed)
-    return {
-        "visible": _sorted(e.id for e in log.entries.values() if members.sees(e)),
-        "members": {
-            key.hex(): sorted(role.name for role in roles)
-            for key, roles in members.roles.items()
-            if roles and key not in members.kept
-        },
-        "covered": _sorted(covered),
-        "digest": digest_of(heads).hex(),
-        "pending": _sorted(log.pending),
-    }
-
-
-def _expected_order(log: Log) -> dict[str, Any]:
-    order, covered = naive_order(log), naive_covered(log)
-    seals: dict[str, object] = {}
-    for entry in log.entries.values():
-        if entry.header.kind != Kind.SEAL:
-            continue
-        chain = order.chains.get(entry.id)
-        if chain is None:
-            verdict = "void" if entry.id in covered else "uncovered"
-            seals[entry.id.hex()] = {"verdict": verdict}
-            continue
-        bodies = [body for i in chain if isinstance(body := log.body(i), Seal)]
-        seals[entry.id.hex()] = {
-            "verdict": "counts",
-            "prev_seal": chain[-2].hex() if len(chain) > 1 else None,
-            "context": [i.hex() for body in bodies for i in body.entries],
-            "context_digest": bodies[-1].context_digest.hex(),
-        }
-    requests = [e for e in log.entries.values() if e.header.kind == Kind.REQUEST]
-    answers = {e.id: order.answers.get(e.id) for e in requests if e.id in covered}
-    return {
-        "seals": seals,
-        "answers": {i.hex(): a.hex() if a else None for i, a in answers.items()},
-        "sealable": _expected_sealable(log, order, covered),
-        "tails": _expected_tails(log, order, covered),
-    }
-
-
-def _expected_sealable(log: Log, order: NaiveOrder, covered: set[EntryId]) -> dict[str, object]:
-    state = naive_membership(log)
-    found: dict[str, object] = {}
-    for entry in (log.entries[i] for i in covered):
-        if entry.header.kind == Kind.REQUEST:
-            seal = naive_sealable(log, order, state, covered, entry)
-            found[entry.id.hex()] = seal and {
-                "prev_seal": seal[0].hex() if seal[0] else None,
-                "entries": [i.hex() for i in seal[1]],
-            }
-    return found
-
-
-def _expected_tails(log: Log, order: NaiveOrder, covered: set[EntryId]) -> list[object]:
-    held, state = CoveredLog(log, covered), naive_membership(log)
-    parents = {seal for chain in order.chains.values() for seal in chain[:-1]}
-    return [
-        {
-            "tip": tip.hex() if tip else None,
-            "entries": [i.hex() for i in naive_tail(held, order, state, tip)],
-            "frontier": [i.hex() for i in naive_frontier(held, order, state, tip)],
-        }
-        for tip in (None, *sorted(order.chains.keys() - parents))
-    ]

@@ -1,6 +1,7 @@
 """order.json: which seals count, what the context is, what waits (spec/03-order §3, §4)."""
 
 from spec.vectors.make import (
+    beside,
     bodies,
     cancels,
     faults,
@@ -302,7 +303,7 @@ def build() -> dict[str, object]:
         readings.sealed_elsewhere, readings.follows_both, readings.follows_both_alone,
         readings.nothing_yet, readings.joins, readings.labels, readings.request_behind_fork,
         readings.late_answer, readings.earliest_seal, *turns.CASES, *late.CASES, *faults.CASES,
-        *queued.CASES, *withdrawn.CASES,
+        *queued.CASES, *withdrawn.CASES, *beside.CASES,
         *bodies.CASES,
     )  # fmt: skip
     return {

@@ -142,3 +142,14 @@ def test_many_requests_that_wait_one_behind_the_other_are_walked_once() -> None:
         for request in reversed(line):
             queued_behind(order, [request.id], order.nodes[left.base.id])
     assert looked.call_count < 3 * len(line)
+
+
+def test_behind_the_earliest_seal_that_lists_the_fork_also_beside_the_answer() -> None:
+    scene = Scene()
+    asked, base, answer = scene.turn()
+    fork = scene.ask(asked, basis=base, fork=True)
+    further = scene.ask(fork, basis=base, fork=True)
+    beside = scene.seal(further)
+    scene.turn(answer, basis=base)
+    order = scene.held.order
+    assert queued_behind(order, [fork.id], order.nodes[base.id]).node is order.nodes[beside.id]
