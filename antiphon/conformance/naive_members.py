@@ -22,6 +22,7 @@ TAKES: dict[int, str] = {
     Kind.CANCEL: "owner writer",
     Kind.DOCUMENT: "owner writer",
     Kind.SEAL: "host",
+    Kind.CHECKPOINT: "host",
     Kind.GENERATION: "host",
     Kind.JOIN: "owner writer host",
 }

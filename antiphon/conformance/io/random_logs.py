@@ -2,7 +2,7 @@
 
 import hashlib
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -93,6 +93,7 @@ class RandomLog:
 
     def grow(self) -> None:
         """Take one random step."""
+        steps: list[Callable[[], None]]
         steps = [self._say, self._ask, self._serve, self._answer, self._cancel, self._forge,
                  self._fork, self._change, self._say_beside,
                  partial(_ask_beside, self)]  # fmt: skip

@@ -292,7 +292,8 @@ def build() -> dict[str, object]:
         _admitted, pending.strangers, pending.pending, pending.released, repeated.again,
         repeated.filled, repeated.empty_bodies, repeated.role_numbers, repeated.geneses,
         _malformed_headers, _ancestors, _signatures, _bodies, _geneses,
-        bounds.headers, bounds.full_headers, bounds.geneses, bounds.bodies, bounds.cuts,
+        bounds.headers, bounds.full_headers, bounds.geneses, bounds.genesis_parents,
+        bounds.bodies, bounds.cuts,
         steps.two_faults, steps.flags, steps.formats, steps.proposed_stops, steps.named,
         steps.released_wrong, steps.wrong_and_waiting,
     ):  # fmt: skip

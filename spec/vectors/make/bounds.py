@@ -180,6 +180,18 @@ def geneses(cases: Cases) -> None:
               "refused", "BODY_MALFORMED")  # fmt: skip
 
 
+def genesis_parents(cases: Cases) -> None:
+    """Add geneses whose parents break the rules for those of every entry: these come first."""
+    header = Header(ADA.public, GENESIS, SALT + genesis([ADA]))
+    for name, comment, parents in (
+        ("short", "a genesis with a parent of 31 bytes", [ID[:31]]),
+        ("order", "a genesis with parents that do not ascend", [b"\x02" * 32, b"\x01" * 32]),
+        ("many", "a genesis with 65 parents", [bytes([i]) * 32 for i in range(1, 66)]),
+    ):
+        entry = signed(header, ADA, message({**header.fields(), 7: parents}))
+        cases.add(f"genesis-parents-{name}", comment, [], entry, "refused", "FIELD_INVALID")
+
+
 def _heads(count: int) -> bytes:
     return b"".join(one_field(7, bytes([i]) * 32) for i in range(1, count + 1))
 
@@ -248,6 +260,11 @@ def bodies(cases: Cases) -> None:
         ("host-short", "a host of 31 bytes", message({1: HAL.public[:31]})),
         ("profile-short", "a profile of 31 bytes", message({1: HAL.public, 2: ID[:31]})),
         ("executor-long", "an executor of 33 bytes", message({1: HAL.public, 6: ID + b"x"})),
+        (
+            "call-key-short",
+            "a key of 31 bytes for a call",
+            host + one_field(17, one_field(1, ID[:31]) + one_field(2, ID)),
+        ),
         ("call-key-half", "a call key without the digest of its call", host + one_field(17, call)),
         (
             "call-key-long",
@@ -292,6 +309,8 @@ def _seals(cases: Cases, add: Add) -> None:
         ("tokens-none", "no token counts", {"f7": b""}),
         ("tokens-more", "more token counts than entries", {"f7": b"\5\5\5\5"}),
         ("heads-order", "membership heads not ascending", {"f8": sorted(ids, reverse=True)}),
+        ("head-short", "a membership head of 31 bytes", {"f8": [ids[0][:31]]}),
+        ("head-long", "a membership head of 33 bytes", {"f8": [ID + b"x"]}),
         ("heads-many", "65 membership heads", {"f8": [bytes([i]) * 32 for i in range(1, 66)]}),
         ("projection-short", "a projected entry of 31 bytes", {"f9": [one_field(1, ID[:31])]}),
         ("projection-empty", "an empty projection", {"f9": [b""]}),

@@ -297,6 +297,7 @@ class NamedLog:
         *,
         seq_off: int = 0,
         epoch_off: int = 0,
+        track_off: int = 0,
         **fields: object,
     ) -> Built:
         """Write a revocation whose cuts name the last valid entries; an offset makes them wrong."""
@@ -304,7 +305,7 @@ class NamedLog:
         raw = []
         for cut in (self.entries[c] for c in cut_names):
             epoch = Fixed(cut.header.epoch + epoch_off)
-            lane = {1: epoch, 2: cut.header.track, 3: cut.header.seq + seq_off}
+            lane = {1: epoch, 2: cut.header.track + track_off, 3: cut.header.seq + seq_off}
             raw.append(message({**lane, 4: cut.id}))
         content = one_field(2, message({1: key.public, 2: raw}))
         return self.write(name, by, MEMBER, content, listed=cut_names, **fields)

@@ -9,13 +9,15 @@ from spec.vectors.make.build import HOST, JOIN, MEMBERSHIP, OWNER, READER, WRITE
 from spec.vectors.make.members import ADA, BEA, BOB, CAL, DAN, EVE, HAL, begin, vector
 
 
-def _sorted(log: NamedLog, names: Iterable[str]) -> list[str]:
+def in_order(log: NamedLog, names: Iterable[str]) -> list[str]:
+    """Return names in (lamport, id) order."""
     return sorted(names, key=lambda n: (log.entries[n].header.lamport, log.entries[n].id))
 
 
-def _with_heads(
+def with_heads(
     found: dict[str, object], log: NamedLog, heads: Iterable[str], joined: Iterable[str] = ()
 ) -> dict[str, object]:
+    """Return a vector with its membership heads, and those to be joined."""
     by_id = lambda n: log.entries[n].id  # noqa: E731
     return found | {
         "membership_heads": sorted(heads, key=by_id),
@@ -42,7 +44,7 @@ def _reached() -> dict[str, object]:
         members={ADA: ["OWNER"], BEA: ["OWNER"], BOB: ["WRITER"], EVE: ["READER"], HAL: ["HOST"],
                  DAN: ["READER", "WRITER"]},
     )  # fmt: skip
-    return _with_heads(found, log, ["by-prev", "behind-join", "kept", "revoke-cal"])
+    return with_heads(found, log, ["by-prev", "behind-join", "kept", "revoke-cal"])
 
 
 def _many(count: int) -> tuple[NamedLog, list[str]]:
@@ -52,7 +54,7 @@ def _many(count: int) -> tuple[NamedLog, list[str]]:
     names = [f"g-{i}" for i in range(count - 1)]
     for number, name in enumerate(names):
         log.grant(name, ADA, BOB, WRITER, epoch=10 + number)
-    return log, _sorted(log, ["grant-hal", *names])
+    return log, in_order(log, ["grant-hal", *names])
 
 
 MANY = {ADA: ["OWNER"], BOB: ["WRITER"], HAL: ["HOST"]}
@@ -70,7 +72,7 @@ def _overlapping() -> dict[str, object]:
     ):
         log.write(name, HAL, JOIN, b"", parents=parents, track=MEMBERSHIP, epoch=1 + epoch)
     left = [heads[0], *heads[2:4], *heads[6:], "revoke-cal", "beside", "later"]
-    left = _sorted(log, left)
+    left = in_order(log, left)
     found = vector(
         "heads-overlapping",
         "the latest of the JOINs stand first: of the heads of `earlier` one is left, so it stands"
@@ -80,7 +82,7 @@ def _overlapping() -> dict[str, object]:
         uncovered=("void",),
         members=MANY,
     )
-    return _with_heads(found, log, left[-64:], left[: len(left) - 63])
+    return with_heads(found, log, left[-64:], left[: len(left) - 63])
 
 
 def _very_many() -> dict[str, object]:
@@ -91,7 +93,7 @@ def _very_many() -> dict[str, object]:
         log,
         members=MANY,
     )
-    return _with_heads(found, log, heads[-64:], heads[:64])
+    return with_heads(found, log, heads[-64:], heads[:64])
 
 
 CASES: tuple[Callable[[], dict[str, object]], ...] = (_reached, _overlapping, _very_many)

@@ -60,9 +60,9 @@ class History(NamedLog):
         """Write a generation."""
         self.write(name, by, GENERATION, generation(name), parents=[seal], **fields)
 
-    def cancel(self, name: str, by: Key, *parents: str) -> None:
+    def cancel(self, name: str, by: Key, *parents: str, **fields: object) -> None:
         """Write a CANCEL."""
-        self.write(name, by, CANCEL, b"", parents=parents)
+        self.write(name, by, CANCEL, b"", parents=parents, **fields)
 
     def seal(
         self,

@@ -4,11 +4,15 @@ from spec.vectors.make import (
     beside,
     bodies,
     cancels,
+    ends,
     faults,
+    frontiers,
+    judged,
     late,
     queued,
     readings,
     seals,
+    settled,
     turns,
     withdrawn,
 )
@@ -303,7 +307,8 @@ def build() -> dict[str, object]:
         readings.sealed_elsewhere, readings.follows_both, readings.follows_both_alone,
         readings.nothing_yet, readings.joins, readings.labels, readings.request_behind_fork,
         readings.late_answer, readings.earliest_seal, *turns.CASES, *late.CASES, *faults.CASES,
-        *queued.CASES, *withdrawn.CASES, *beside.CASES,
+        *queued.CASES, *withdrawn.CASES, *beside.CASES, *ends.CASES,
+        *settled.CASES, *frontiers.CASES, *judged.CASES,
         *bodies.CASES,
     )  # fmt: skip
     return {

@@ -1,6 +1,6 @@
 """visibility.json: the visible entries, folded from the membership track."""
 
-from spec.vectors.make import cutting, gathered, leaving
+from spec.vectors.make import cutting, gathered, heads, leaving, revoking
 from spec.vectors.make.build import HOST, JOIN, MEMBER, MESSAGE, OWNER, READER, WRITER, grant, said
 from spec.vectors.make.members import ADA, BEA, BOB, CAL, DAN, EVE, HAL, begin, vector
 
@@ -351,7 +351,8 @@ def build() -> dict[str, object]:
     cases = (
         _roles, _host, _before_grant, _cut, _cut_many, _cut_followed, _senior, _cycle, _depth,
         _self, _self_late, _again, _minted, _fork, _fork_cut, _foreign_cut, _critical, _checkpoint,
-        _flagged, _cut_revocation, *leaving.CASES, *cutting.CASES, *gathered.CASES,
+        _flagged, _cut_revocation, *leaving.CASES, *cutting.CASES, *gathered.CASES, *revoking.CASES,
+        *heads.CASES,
     )  # fmt: skip
     return {
         "file": "visibility",
