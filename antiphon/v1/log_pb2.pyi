@@ -72,7 +72,9 @@ class _KindEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Kind.ValueType],
     KIND_GENERATION: _Kind.ValueType  # 7
     """What the model produced. Body: Generation."""
     KIND_CANCEL: _Kind.ValueType  # 8
-    """A request is not to be answered, or not further. Body: Cancel."""
+    """A request is not to be answered, or not further; or a MESSAGE is withdrawn.
+    Body: Cancel.
+    """
     KIND_CHECKPOINT: _Kind.ValueType  # 9
     """Derived state of the context that the parent, a GENERATION, ends. Body: Checkpoint."""
     KIND_DOCUMENT: _Kind.ValueType  # 12
@@ -102,7 +104,9 @@ KIND_SEAL: Kind.ValueType  # 6
 KIND_GENERATION: Kind.ValueType  # 7
 """What the model produced. Body: Generation."""
 KIND_CANCEL: Kind.ValueType  # 8
-"""A request is not to be answered, or not further. Body: Cancel."""
+"""A request is not to be answered, or not further; or a MESSAGE is withdrawn.
+Body: Cancel.
+"""
 KIND_CHECKPOINT: Kind.ValueType  # 9
 """Derived state of the context that the parent, a GENERATION, ends. Body: Checkpoint."""
 KIND_DOCUMENT: Kind.ValueType  # 12
@@ -1150,7 +1154,9 @@ class Sampling(_message.Message):
     """Seed of the draw; minted by the client where the user gives none."""
     @_builtins.property
     def logit_bias(self) -> _containers.RepeatedCompositeFieldContainer[Global___LogitBias]:
-        """Numbers added to logits, by ascending id; at most 1,024."""
+        """Numbers added to logits, by ascending id; at most 1,024: hosts check it,
+        admission does not.
+        """
 
     def __init__(
         self,
@@ -1243,7 +1249,8 @@ class Request(_message.Message):
     logprobs: _builtins.int
     """How many of the likeliest tokens the generation records at each output
     token, with their log probabilities and that of the token itself; at most
-    20, and 0 for no record.
+    20, and 0 for no record. A host refuses more (SAMPLING_INVALID); admission
+    does not.
     """
     json_schema: _builtins.str
     """A JSON Schema, as text."""
@@ -1274,7 +1281,8 @@ class Request(_message.Message):
     @_builtins.property
     def stop_tokens(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
         """Tokens that end the answer, besides the model's own, by ascending id; at
-        most 64. They enter the context and are not shown.
+        most 64. They enter the context and are not shown. A host refuses more
+        or another order (STOP_INVALID); admission does not.
         """
 
     @_builtins.property

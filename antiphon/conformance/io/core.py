@@ -6,6 +6,7 @@ from pathlib import Path
 
 from antiphon.conformance.io.process import Answerer, NoAnswer
 from antiphon.conformance.io.random_logs import random_cases
+from antiphon.conformance.large import large_cases
 from antiphon.conformance.questions import Case, cases_of, differences
 from antiphon.conformance.report import Outcome
 
@@ -18,7 +19,7 @@ VECTORS = Path(__file__).parent.parent / "vectors"
 
 
 def core_cases(*, first_seed: int = 0, logs: int = 20) -> Iterator[Case]:
-    """Yield the cases of all vector files, and those of some random logs.
+    """Yield the cases of all vector files, those too large for these, and those of random logs.
 
     Raises VectorsMissing where a copy lacks the files, as one does that lost symbolic links.
     """
@@ -29,6 +30,7 @@ def core_cases(*, first_seed: int = 0, logs: int = 20) -> Iterator[Case]:
         )
     for path in paths:
         yield from cases_of(path.stem, json.loads(path.read_text()))
+    yield from large_cases()
     for seed in range(first_seed, first_seed + logs):
         yield from random_cases(seed)
 
