@@ -9,10 +9,14 @@ BODY_BYTES = 512 * 1024
 
 
 def large_cases() -> Iterator[Case]:
-    """Yield entries that break two steps of admission, the first of them by their body's size."""
-    body = bytes(BODY_BYTES + 1).hex()
-    for name, header in (("malformed", b"\xff"), ("large", bytes(8_193))):
-        entry = {"header": header.hex(), "signature": bytes(64).hex(), "body": body}
+    """Yield entries with bodies at their bound, and headers at which a later step fails."""
+    malformed, large = b"\xff", bytes(8_193)
+    for name, header, size, reason in (
+        ("body-size-header-malformed", malformed, BODY_BYTES + 1, "BODY_TOO_LARGE"),
+        ("body-size-header-large", large, BODY_BYTES + 1, "BODY_TOO_LARGE"),
+        ("body-full-header-malformed", malformed, BODY_BYTES, "WIRE_MALFORMED"),
+    ):
+        entry = {"header": header.hex(), "signature": bytes(64).hex(), "body": bytes(size).hex()}
         question = {"ask": "admit", "conversation": bytes(32).hex(), "given": [], "entry": entry}
-        expected = {"verdict": "refused", "reason": "BODY_TOO_LARGE"}
-        yield Case(f"admission/body-size-header-{name}", ("ENT-2", "ENT-10"), question, expected)
+        expected = {"verdict": "refused", "reason": reason}
+        yield Case(f"admission/{name}", ("ENT-2", "ENT-10"), question, expected)

@@ -177,14 +177,9 @@ EQUIVALENT: dict[str, str] = {
 
 _LARGE = "a vector at this bound would be half a megabyte or more"
 _LATE = "no vector has a frame of progress behind the first token"
-_ROOT = "no vector has a late seal of a fork at the root"
 _BOUND = "no vector of the draw stands at this bound, if there is one"
 
 OPEN: dict[str, str] = {
-    "replica/log/codec/entries.py: decode_entry: len(body) > limits.BODY_BYTES_MAX "
-    "-> len(body) >= limits.BODY_BYTES_MAX": _LARGE,
-    "replica/log/codec/entries.py: decode_entry: never body is not None and "
-    "len(body) > limits.BODY_BYTES_MAX": _LARGE,
     "replica/log/codec/bodies.py: _seal_from_pb: 1 <= len(raw.entries) <= "
     "limits.SEAL_ENTRIES_MAX at 1": _LARGE,
     "replica/conversation/drafts.py: DraftStream.receive: never not draft.token_ids "
@@ -193,8 +188,6 @@ OPEN: dict[str, str] = {
     "self.byte_count": _LATE,
     "replica/conversation/drafts.py: DraftStream.receive: other junction in "
     "self.token_count or self.byte_count": _LATE,
-    "replica/order/queued.py: _sealed_ahead: other junction in node is not None and "
-    "_extends(node, base)": _ROOT,
     "model_host/sampling/sampler.py: _prefix: other sign in STEPS_DOWN + 1": _BOUND,
     "model_host/sampling/sampler.py: _prefix: other sign in needed - before": _BOUND,
     "model_host/sampling/state.py: _Changes.apply: self._counts > 0 -> self._counts >= 0": _BOUND,

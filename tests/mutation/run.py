@@ -15,6 +15,7 @@ from functools import cache
 from pathlib import Path
 from types import CodeType, ModuleType
 
+from antiphon.conformance.large import large_cases
 from antiphon.conformance.questions import Case, cases_of, differences
 from tests.mutation import host_questions
 from tests.mutation.mutant import ROOT, Mutant
@@ -121,8 +122,9 @@ def _result(out: int, mutant: Mutant, pid: int, began: float) -> Result:
 
 @cache
 def core_cases() -> list[Case]:
-    """Return the cases of the core, from all vector files."""
+    """Return the cases of the core, from all vector files, and those too large for one."""
     found = [case for path in sorted(VECTORS.glob("*.json")) for case in _of(path)]
+    found += large_cases()
     # Logs are given in several orders; the first tells most mutants from the core.
     return sorted(found, key=lambda case: case.name[-2:] in ("-1", "-2"))
 

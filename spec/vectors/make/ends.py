@@ -1,6 +1,6 @@
 """Cases of order.json about where a queued request goes on, and for whom it waits (ORD-11)."""
 
-from spec.vectors.make.build import FORK
+from spec.vectors.make.build import FORK, JOIN
 from spec.vectors.make.history import ADA, BEA, BOB, HAL, IDA, History, next_seal, tail
 
 
@@ -208,7 +208,33 @@ def _deeper() -> dict[str, object]:
     ) | {"requirements": ["ORD-11"]}
 
 
+def _late_at_the_root() -> dict[str, object]:
+    s = History()
+    s.first_turn()
+    s.ask("fork", ADA, "hello", host=IDA, conflict=FORK)
+    s.ask("over", BEA, "fork", conflict=FORK)
+    s.seal("seal-over", "over", ["hello", "fork", "over"])
+    s.answer("answer-over", "seal-over")
+    s.ask("open", BEA, "fork", host=IDA)
+    s.ask("queued", BOB, "open")
+    s.write("join", IDA, JOIN, b"", parents=["answer-over"])
+    s.seal("seal-fork", "fork", ["hello", "fork"], by=IDA)
+    s.answer("answer-fork", "seal-fork", by=IDA)
+    assert s.sorted("seal-fork", "seal-over") == ["seal-over", "seal-fork"]
+    return s.vector(
+        "queued-behind-late-fork-at-the-root",
+        "another seal at the root lists `fork` before its own does: `queued`, which follows it"
+        " behind a request without a seal, goes on behind its own",
+        tips=["seal", "seal-over", "seal-fork"],
+        answers={},
+        sealable={
+            "queued": next_seal("seal-fork", ["answer-fork", "open", "queued"]),
+            "open": next_seal("seal-fork", ["answer-fork", "open"]),
+        },
+    ) | {"requirements": ["ORD-11"]}
+
+
 CASES = (
     _cut_request, _void_fork, _sealed_at_the_root, _listing_child, _void_answer, _no_answer,
-    _other_request, _foreign_fork, _listed_fork, _deeper,
+    _other_request, _foreign_fork, _listed_fork, _deeper, _late_at_the_root,
 )  # fmt: skip
