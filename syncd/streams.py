@@ -43,6 +43,7 @@ class Streams:
         """Allow so many streams of one key and of all keys."""
         self._per_key_max = per_key_max
         self._total_max = total_max
+        self._lifetime_s = limits.TICKET_LIFETIME_S
         self._total = 0
         self._released = 0
         """Streams that were released, and whose calls have not ended yet."""
@@ -120,7 +121,7 @@ class Streams:
         """End each stream whose last proof is too old."""
         for held in tuple(self._held.values()):
             for stream in tuple(held):
-                is_due = now >= stream.proved_at + limits.TICKET_LIFETIME_S
+                is_due = now >= stream.proved_at + self._lifetime_s
                 if is_due and not stream.is_expired:
                     stream.is_expired = True
                     stream.finish(Unauthenticated())
