@@ -6,6 +6,7 @@ differs from one process to the next (D591).
 """
 
 import json
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import wraps
 from typing import Any
@@ -71,6 +72,8 @@ def _detail(error: Exception) -> str:
         words = str(error)
     except Exception:  # noqa: BLE001  # its argument is a value of the template
         words = ""
+    # The address of an object is another in each process.
+    words = re.sub(r" at 0x[0-9a-f]+", "", words)
     return cleaned(words, _DETAIL_CHARACTERS_MAX) or "no reason given"
 
 
@@ -179,7 +182,8 @@ class _Environment(ImmutableSandboxedEnvironment):
         return result
 
     def call(__self, __context: Context, __obj: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: N805
-        if isinstance(getattr(__obj, "__self__", None), Markup):  # its methods escape any value
+        owner = getattr(__obj, "__self__", None)
+        if owner is Markup or isinstance(owner, Markup):  # its methods escape any value
             args = tuple([*one] if __obj.__name__ == "join" else one for one in args)
             __obj = _of_plain(__obj)
         return super().call(__context, __obj, *args, **kwargs)

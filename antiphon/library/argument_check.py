@@ -74,13 +74,14 @@ def _faults_of_all(choices: list[Any], value: Any, path: _Path) -> Iterator[_Fau
 
 def _inside(schema: dict[str, Any], value: Any) -> Iterator[tuple[Any, Any]]:
     """Yield the schemas of what a value holds, with where it holds it."""
-    if isinstance(value, list):
+    if isinstance(value, list) and "prefixItems" not in schema:
         yield from ((schema.get("items"), index) for index in range(len(value)))
     if isinstance(value, dict):
         known = schema.get("properties")
         known = known if isinstance(known, dict) else {}
+        others = None if "patternProperties" in schema else schema.get("additionalProperties")
         for name in value:
-            yield known.get(name, schema.get("additionalProperties")), name
+            yield known.get(name, others), name
 
 
 def _is_of_kind(schema: dict[str, Any], value: Any) -> bool:

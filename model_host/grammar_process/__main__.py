@@ -9,10 +9,9 @@ import sys
 import threading
 
 from model_host.grammar_engine import check
-from model_host.grammar_process import THREAD_STACK_BYTES
+from model_host.grammar_process import OUT_OF_MEMORY, THREAD_STACK_BYTES
 from replica.limits import GRAMMAR_CPU_S_MAX, GRAMMAR_MEMORY_BYTES_MAX
 
-OUT_OF_MEMORY = 3
 STACK_BYTES_MAX = THREAD_STACK_BYTES // 2
 """Half of what a thread of the host has: what passes here has room there."""
 

@@ -1,12 +1,14 @@
 """Compiles the grammars of members in processes of their own, before the host does (D160)."""
 
 import asyncio
+import signal
 from collections import OrderedDict
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from model_host.grammar import GrammarSource
+from model_host.grammar_process import OUT_OF_MEMORY
 from model_host.refusals import GrammarInvalid
 from model_host.scheduling import PayerRing
 from replica.errors import HostError
@@ -20,8 +22,18 @@ WALL_S_MAX = 60.0
 Where it does not, the machine is busy: the grammar is refused once, and checked again later.
 """
 VERDICTS_KEPT = 1024
+ATTEMPTS = 2
+"""Processes that are tried for one grammar, where others end the first."""
 
 _COSTLY = "compiling it takes too much time, memory or stack"
+_COSTLY_ENDS = {
+    OUT_OF_MEMORY,
+    -signal.SIGVTALRM,  # of its timer
+    -signal.SIGSEGV,  # of its stack
+    -signal.SIGBUS,
+    -signal.SIGABRT,  # by the engine, where memory ends at a place that can't fail
+}
+"""The ends of a process that are due to its grammar."""
 
 
 @dataclass
@@ -115,7 +127,23 @@ class _Places:
 
 
 async def _problem_of(source: GrammarSource) -> str | None:
-    """Return what is wrong with a grammar, empty if nothing; None if the process took too long."""
+    """Return what is wrong with a grammar, empty if nothing; None if the process took too long.
+
+    Another process is asked where one was ended by others, for example for its memory.
+    """
+    for _ in range(ATTEMPTS):
+        status, problem = await _tried(source)
+        if status is None or not status:
+            return problem
+        if status in _COSTLY_ENDS:
+            return _COSTLY
+        if status in (1, 2):
+            raise HostError("The process that checks grammars does not run here.")
+    raise HostError("The process that checks grammars was ended by others.")
+
+
+async def _tried(source: GrammarSource) -> tuple[int | None, str | None]:
+    """Return the exit status of a process and its words; None and None if it took too long."""
     process = await asyncio.create_subprocess_exec(
         *python("-m", "model_host.grammar_process"),
         stdin=asyncio.subprocess.PIPE,
@@ -126,15 +154,9 @@ async def _problem_of(source: GrammarSource) -> str | None:
         async with asyncio.timeout(WALL_S_MAX):
             problem, _ = await process.communicate(source.text.encode())
     except TimeoutError:
-        return None
+        return None, None
     finally:
         if process.returncode is None:
             process.kill()
             await process.wait()
-    match process.returncode:
-        case 0:
-            return problem.decode(errors="replace")
-        case status if status in (1, 2):
-            raise HostError("The process that checks grammars does not run here.")
-        case _:
-            return _COSTLY
+    return process.returncode, problem.decode(errors="replace")

@@ -12,11 +12,15 @@ from typing import Any
 from model_host.template_process import LENGTH_BYTES, MEMORY_BYTES_MAX, OUT_OF_MEMORY
 from model_host.template_sandbox import Sandbox, TemplateFault
 
+DIGITS_MAX = 4_300
+"""Digits of a number that a template may read or write: Python's own default."""
+
 
 def main() -> int:
     """Serve until stdin ends; return the exit status."""
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES_MAX, MEMORY_BYTES_MAX))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    sys.set_int_max_str_digits(DIGITS_MAX)  # the environment may say otherwise
     try:
         _serve()
     except MemoryError:

@@ -7,6 +7,7 @@ that begins anew, which the hub can't tell from a new device.
 
 from collections.abc import Collection, Set
 from dataclasses import dataclass
+from functools import partial
 
 from replica import limits
 from replica.ids import ConversationId, EntryId
@@ -55,7 +56,8 @@ async def look_again(
     """
     found = await _differences(replica, fresh, conversation, timeout_s)
     for one in (replica, fresh):
-        if not await one.wait_synced(conversation, timeout_s):
+        is_synced = partial(one.hub.is_in_sync, conversation, one.hub.compare(conversation))
+        if not await one.wait_for(is_synced, timeout_s):
             return None
     return (
         found.both(await _differences(replica, fresh, conversation, timeout_s)) if found else found

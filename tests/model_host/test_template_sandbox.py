@@ -88,6 +88,8 @@ MACRO = "{% macro f() %}x{% endmacro %}"
         "{{ ('{}' | safe).format(raise_exception) }}",
         "{{ ('x' | safe).replace('x', raise_exception) }}",
         "{{ ('-' | safe).join([raise_exception]) }}",
+        "{{ ('x' | e).escape(raise_exception) }}",
+        "{{ ('x' | safe).escape(messages | map(attribute='role')) }}",
         "{{ {'a': raise_exception} | xmlattr }}",
         "{% filter upper %}{{ raise_exception }}{% endfilter %}",
         "{% set x %}{{ raise_exception }}{% endset %}{{ x }}",

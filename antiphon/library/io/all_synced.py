@@ -21,6 +21,8 @@ class AllSynced:
         self._left: dict[ConversationId, float] = {}
         self._may_be_gone: set[ConversationId] = set()
         """Those to look for in the store."""
+        self._refused: set[ConversationId] = set()
+        """Those in sync but for entries that the hub refused."""
 
     def begin(self, stored: Iterable[ConversationId]) -> None:
         """Compare those stored here."""
@@ -33,8 +35,9 @@ class AllSynced:
         stored: Callable[[], Awaitable[Iterable[ConversationId]]],
         timeout_s: float,
     ) -> bool:
-        """Wait until it is done; False after the timeout. What is deleted meanwhile is left out.
+        """Wait until it is done; False after the timeout, or if the hub refused entries.
 
+        What is deleted meanwhile is left out.
         `stored` reads the conversations held here. Raises ReplicaClosed, StoreError.
         """
         end = time.monotonic() + timeout_s
@@ -44,11 +47,12 @@ class AllSynced:
             self.begin(await stored())
             while await replica.wait_for(self._is_decided, end - time.monotonic()):
                 if not self._may_be_gone:
-                    return True
+                    return not self._refused
                 gone, self._may_be_gone = self._may_be_gone, set()
                 for one in gone:
                     if not await replica.store.has(one):  # else it only left memory
                         self._left.pop(one, None)
+                        self._refused.discard(one)
         finally:
             stop()
         return False
@@ -83,4 +87,9 @@ class AllSynced:
         hub = self._hub
         if conversation not in self._stored and hub.denial(conversation) is not None:
             return True  # it was listed, and nothing of it came
-        return hub.is_in_sync(conversation, since) or hub.ending(conversation) is not None
+        if hub.ending(conversation) is not None:
+            return True
+        is_over = hub.is_in_sync(conversation, since)
+        if is_over and hub.unsynced(conversation):
+            self._refused.add(conversation)
+        return is_over

@@ -92,7 +92,7 @@ class LoopThread:
         if running is None:
             return False
         try:
-            runner.run(_alone(running.function), context=copy_context())
+            _run_to_end(runner.get_loop(), running.function)
             # Without the lock: whoever has it may wait for this thread, as a finalizer does.
             running.is_kept = uses_grpc() and not _Kept.is_ending
             if running.is_kept:
@@ -100,6 +100,22 @@ class LoopThread:
         finally:
             running.ended.set()
         return running.is_kept
+
+
+def _run_to_end(loop: asyncio.AbstractEventLoop, function: Function) -> None:
+    """Run a function, and let it end by itself where something else has stopped the loop.
+
+    The Runner would cancel what the function needs for that along with it. Raises what stopped
+    the loop, such as a SystemExit of another task.
+    """
+    main = loop.create_task(_alone(function), context=copy_context())
+    try:
+        loop.run_until_complete(main)
+    except BaseException:
+        if not main.done():
+            main.cancel()
+            loop.run_until_complete(asyncio.wait([main]))
+        raise
 
 
 class _Kept:
@@ -117,6 +133,7 @@ class _Kept:
 async def _alone(function: Function) -> None:
     """Await a function, then end what it has left in the loop."""
     loop = asyncio.get_running_loop()
+    is_debugged, slow_s = loop.get_debug(), loop.slow_callback_duration
     executor = ThreadPoolExecutor(thread_name_prefix="asyncio")
     loop.set_default_executor(executor)
     generators: WeakSet[AsyncGenerator[Any, Any]] = WeakSet()
@@ -141,6 +158,8 @@ async def _alone(function: Function) -> None:
         await anyio.to_thread.run_sync(executor.shutdown)
         loop.set_exception_handler(None)
         loop.set_task_factory(None)
+        loop.set_debug(is_debugged)
+        loop.slow_callback_duration = slow_s
 
 
 async def _all_ended(what: str, ending: Iterable[Awaitable[Any]]) -> None:

@@ -63,6 +63,8 @@ def test_entries_that_the_hub_refused_are_named_and_not_waited_for(
         assert said.exit_code == 0
         assert "the hub does not take 2 entries" in said.stderr, command
     assert me.record("status")["conversations"][0]["refusal"] == "QUOTA_EXCEEDED"
+    checked = me.run("verify", "--hub")
+    assert (checked.exit_code, "NOT_COMPARED" in checked.stderr) == (0, False), checked.stderr
     assert me.record("new", "--no-host")["synchronized"]
 
 

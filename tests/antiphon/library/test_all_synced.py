@@ -2,12 +2,16 @@
 
 import asyncio
 from collections.abc import Callable
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import antiphon
 from antiphon.library.io.all_synced import AllSynced
 from replica.ids import ConversationId
 from replica.link import Event, Forgotten
+from syncd.io.config import HubConfig
+from syncd.io.server import start
 from tests.antiphon.library.conftest import Lab
 
 ROUNDS = 20
@@ -24,6 +28,9 @@ class Status:
         self.denied: set[ConversationId] = set()
         self.ended: set[ConversationId] = set()
         self.looks = 0
+
+    def unsynced(self, _conversation: ConversationId) -> int:
+        return 0
 
     def compare(self, conversation: ConversationId) -> float:
         self.compared.append(conversation)
@@ -105,6 +112,19 @@ def test_many_are_looked_at_once_each() -> None:
         synced.is_done()
     assert synced.is_done()
     assert hub.looks < 3 * len(many)
+
+
+async def test_entries_that_the_hub_refuses_are_not_in_sync(tmp_path: Path):
+    hub = await start(HubConfig(data_dir=tmp_path / "hub", listen="127.0.0.1:0", entries_max=4))
+    try:
+        async with antiphon.aio.open(tmp_path / "me", hub=hub.address) as me:
+            trip = await me.conversation("trip")
+            assert await me.sync()
+            for number in range(4):
+                await trip.say(f"note {number}")
+            assert (await trip.sync(), await me.sync()) == (False, False)
+    finally:
+        await hub.stop()
 
 
 async def test_a_conversation_that_was_just_granted_is_synced_at_once(lab: Lab):

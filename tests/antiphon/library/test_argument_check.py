@@ -93,3 +93,16 @@ def test_a_schema_of_the_programs_own_may_state_several_types():
     schema = json.dumps({"properties": {"a": {"type": ["integer", "null"]}}})
     assert wrong_argument(schema, {"a": None}) is None
     assert wrong_argument(schema, {"a": "3"}) == "'a' is \"3\", and not a whole number or null"
+
+
+@pytest.mark.parametrize(
+    ("schema", "value"),
+    [
+        ({"prefixItems": [{"type": "string"}], "items": {"type": "integer"}}, ["x", 1]),
+        ({"patternProperties": {"^a": {"type": "integer"}},
+          "additionalProperties": {"type": "string"}}, {"ab": 3}),
+    ],
+)  # fmt: skip
+def test_what_other_keywords_decide_is_passed_over(schema: dict[str, Any], value: object) -> None:
+    schema = {"type": "object", "properties": {"a": schema}}
+    assert wrong_argument(json.dumps(schema), {"a": value}) is None

@@ -108,6 +108,31 @@ def test_what_a_replica_leaves_in_its_loop_ends_with_it(capfd: pytest.CaptureFix
     assert capfd.readouterr().err == ""
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_replica_ends_by_itself_where_something_else_has_stopped_its_loop():
+    """The tasks that it needs for that were cancelled with it, and its folder stayed locked."""
+    ended = list[str]()
+
+    async def function() -> None:
+        is_ending = asyncio.Event()
+
+        async def help_end() -> None:
+            await is_ending.wait()
+            ended.append("helper")
+
+        helper = asyncio.create_task(help_end())
+        asyncio.get_running_loop().call_soon(asyncio.get_running_loop().stop)
+        try:
+            await asyncio.Event().wait()
+        finally:
+            is_ending.set()
+            await helper
+            ended.append("function")
+
+    loop_thread.run(function).wait()
+    assert ended == ["helper", "function"]
+
+
 @pytest.mark.usefixtures("with_grpc")
 def test_what_fails_as_its_replica_ends_is_reported(caplog: pytest.LogCaptureFixture):
     async def fail() -> None:

@@ -5,6 +5,7 @@ import json
 import signal
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
@@ -12,6 +13,7 @@ from model_host.grammar.grammar import GrammarSource
 from model_host.io import grammar_checker
 from model_host.io.grammar_checker import GrammarChecker
 from model_host.refusals import GrammarInvalid
+from replica.errors import HostError
 from replica.limits import GRAMMARS_MAX
 from tests.support.signals import TurnedOff, blocked, ignored
 
@@ -68,6 +70,35 @@ async def test_a_verdict_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     await checker.check(good, OWNER)
     with pytest.raises(GrammarInvalid):
         await checker.check(bad, OWNER)
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+async def test_a_process_that_others_end_costs_no_grammar(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: signal.Signals
+) -> None:
+    """Its verdict was kept: a good grammar was refused until the next start of the host."""
+    checker, good = GrammarChecker(), lark('start: "a"')
+    ended, program = tmp_path / "ended", tmp_path / "python"
+    ends = f"mkdir {ended} 2>/dev/null && kill -{number.value} $$"
+    program.write_text(f'#!/bin/sh\n{ends}\nexec {sys.executable} "$@"\n')
+    program.chmod(0o700)
+    with monkeypatch.context() as first:
+        first.setattr(sys, "executable", str(program))
+        await checker.check(good, OWNER)
+    assert ended.is_dir()
+
+
+async def test_a_process_that_others_end_each_time_blames_no_grammar(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checker, good, program = GrammarChecker(), lark('start: "a"'), tmp_path / "python"
+    program.write_text("#!/bin/sh\nkill -KILL $$\n")
+    program.chmod(0o700)
+    with monkeypatch.context() as ending:
+        ending.setattr(sys, "executable", str(program))
+        with pytest.raises(HostError, match="ended by others"):
+            await checker.check(good, OWNER)
+    await checker.check(good, OWNER)
 
 
 async def test_a_verdict_of_the_clock_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
