@@ -254,7 +254,7 @@ class Conversation(Members):
 
         Afterwards, everything that the hub held when you called `sync` is here, including what
         others wrote. Returns False immediately if the hub will never accept entries of this
-        conversation again. Raises ReplicaClosed, also if the replica is closed during the call,
+        conversation again, or has refused the only ones that it lacks. Raises ReplicaClosed, also if the replica is closed during the call,
         and ConversationUnknown as soon as the conversation is deleted here.
 
         >>> await trip.sync(timeout_s=5.0)

@@ -215,6 +215,8 @@ class Replica(Unpickled):
     async def sync(self, timeout_s: float = 20.0) -> bool:
         """Wait until hub and replica hold the same everywhere; return False after the timeout.
 
+        False too, without a wait, if all is in sync but for entries that the hub refused, for
+        example over a quota.
         Conversations that the hub will never accept again are ignored: those that were deleted,
         and those from which this key was removed. So are those deleted here during the call.
         Raises ReplicaClosed, also if the replica is closed during the call.
