@@ -254,8 +254,9 @@ class Conversation(Members):
 
         Afterwards, everything that the hub held when you called `sync` is here, including what
         others wrote. Returns False immediately if the hub will never accept entries of this
-        conversation again, or has refused the only ones that it lacks. Raises ReplicaClosed, also if the replica is closed during the call,
-        and ConversationUnknown as soon as the conversation is deleted here.
+        conversation again, or has refused the only ones that it lacks. Raises ReplicaClosed, also
+        if the replica is closed during the call, and ConversationUnknown as soon as the
+        conversation is deleted here.
 
         >>> await trip.sync(timeout_s=5.0)
         True
