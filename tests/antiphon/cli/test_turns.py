@@ -37,6 +37,7 @@ from replica.log.entry import Conflict
 from replica.refusals import ArgumentInvalid, PeerIdentityChanged
 from syncd.io.config import HubConfig
 from syncd.io.server import HubServer, start
+from tests.support.callers import until
 from tests.support.scripted_host import ScriptedHost, no_pause, scripted_host
 
 
@@ -215,10 +216,12 @@ async def test_an_answer_that_has_begun_in_time_is_waited_for(scene: Scene) -> N
     scene.gate.clear()
     asking = asyncio.create_task(scene.ask("one two three"))
     await scene.reached.wait()
+    order = scene.replica.shelf[scene.conversation].order
+    await until(lambda: bool(order.seal_of))  # the host generates before its seal arrives here
+    (first,) = order.seal_of
     second = await turns.say_and_request(
         scene.replica, scene.conversation, (Text("four"),), scene.here, scene.options
     )
-    (first,) = scene.replica.shelf[scene.conversation].order.seal_of
     with pytest.raises(AnswerNotBegun):
         await follow_until(scene, second.request, begin_by_ms=now_ms() - answers.BEGIN_GRACE_MS - 1)
     scene.gate.set()
