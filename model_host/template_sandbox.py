@@ -13,8 +13,10 @@ from typing import Any
 
 from jinja2 import Environment, TemplateError, Undefined, nodes, pass_context, pass_eval_context
 from jinja2.compiler import CodeGenerator, Frame
+from jinja2.ext import Extension, LoopControlExtension
 from jinja2.filters import make_attrgetter
 from jinja2.nodes import EvalContext
+from jinja2.parser import Parser
 from jinja2.runtime import Context
 from jinja2.sandbox import (
     ImmutableSandboxedEnvironment,
@@ -142,6 +144,18 @@ class _Generator(CodeGenerator):
         super().visit_Template(node, frame)
 
 
+class _GenerationBlock(Extension):
+    """`{% generation %}` marks an answer for training; it renders its contents."""
+
+    tags = {"generation"}  # noqa: RUF012  # as jinja2 declares it
+
+    def parse(self, parser: Parser) -> nodes.Node:
+        """Read the block."""
+        line = next(parser.stream).lineno
+        body = parser.parse_statements(("name:endgeneration",), drop_needle=True)
+        return nodes.Scope(body, lineno=line)
+
+
 class _Environment(ImmutableSandboxedEnvironment):
     """Jinja's sandbox, in which only plain values become text."""
 
@@ -150,12 +164,18 @@ class _Environment(ImmutableSandboxedEnvironment):
 
     def __init__(self) -> None:
         # Jinja would compute constants as it compiles, and write them past `finalize`.
-        super().__init__(trim_blocks=True, lstrip_blocks=True, optimized=False, finalize=_finalize)
+        super().__init__(
+            trim_blocks=True,
+            lstrip_blocks=True,
+            optimized=False,
+            finalize=_finalize,
+            extensions=(LoopControlExtension, _GenerationBlock),
+        )
         self.globals["raise_exception"] = _raise
         self.filters["tojson"] = _to_json  # jinja's own escapes for web pages
         # With a clock or with chance, two renderings of one log would differ. So they would with
         # addresses: some values show theirs, and pprint sorts by them.
-        self.globals["strftime_now"] = _no_clock
+        self.globals["strftime_now"] = Undefined(hint=_NO_CLOCK)
         del self.globals["lipsum"], self.filters["random"], self.filters["pprint"]
         self._join = self.filters["join"]
         self.filters |= {name: _of_plain(self.filters[name]) for name in _TEXT_FILTERS}
@@ -211,13 +231,25 @@ def _finalize(_context: Context, value: Any) -> Any:
     return _plain(value)
 
 
-def _to_json(value: object, indent: int | None = None) -> str:
-    return json.dumps(value, ensure_ascii=False, indent=indent)
+def _to_json(
+    value: object,
+    ensure_ascii: bool = False,
+    indent: int | None = None,
+    separators: tuple[str, str] | None = None,
+    sort_keys: bool = False,
+) -> str:
+    return json.dumps(
+        value,
+        ensure_ascii=ensure_ascii,
+        indent=indent,
+        separators=separators,
+        sort_keys=sort_keys,
+    )
 
 
 def _raise(message: str) -> None:
     raise TemplateError(_plain(message))
 
 
-def _no_clock(_format: str) -> str:
-    raise TemplateError("the template asks for the date; log it as a system message instead")
+_NO_CLOCK = "the template asks for the date; log it as a system message instead"
+"""Many templates ask only where the function is defined."""

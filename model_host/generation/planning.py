@@ -245,7 +245,7 @@ def plan(gathered: Gathered, *, profile: Profile, renderer: Renderer) -> Plan:
     _check_answers(gathered, rendered, renderer, room)
     limit = output_limit(request, len(context.ids), profile)
     seal = _seal(gathered, rendered, profile)
-    grammar = source_for(request, context.place.tools or (), renderer.tools.format)
+    grammar = source_for(request, context.place.tools or (), renderer.turns.format)
     return Plan(gathered.conversation, gathered.request_id, request, seal, context, limit, grammar)
 
 

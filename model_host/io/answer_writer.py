@@ -170,7 +170,7 @@ class AnswerWriter:
 def _grammar_of(request: Request, context: Context, offer: Offer) -> GrammarSource | None:
     """Return the grammar that a run was bound by; None where the present rules refuse it."""
     try:
-        return source_for(request, context.place.tools or (), offer.renderer.tools.format)
+        return source_for(request, context.place.tools or (), offer.renderer.turns.format)
     except GenerationRefused:
         return None
 

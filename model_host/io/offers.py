@@ -141,7 +141,12 @@ def make_offer(file: ModelFile, *, numerics: str, context_tokens: int, kv_bytes:
             append_only=report.append_only,
             sentinels_equal_plain=report.sentinels_equal_plain,
         )
-    log.info("template", local=renderer.is_local, tools=renderer.tools.format.name)
+    log.info(
+        "template",
+        local=renderer.is_local,
+        system_turns=report.system_turns,
+        tools=renderer.turns.format.name,
+    )
     limit = context_tokens_max(file.config, numerics, limit=context_tokens, kv_bytes=kv_bytes)
     if limit < 1:
         least = kv_bytes_min(file.config, numerics)
@@ -156,7 +161,7 @@ def make_offer(file: ModelFile, *, numerics: str, context_tokens: int, kv_bytes:
         sampling.RECIPE_DIGEST,
         numerics,
         limit,
-        has_tools=renderer.tools.offers,
+        has_tools=renderer.turns.has_system,
         grammar_engine=ENGINE,
     )
     ends = {file.tokenizer.eos_id, *map(tokenizer.control_id, _ENDS)}

@@ -54,7 +54,7 @@ def text_of(planned: Plan, stops: Sequence[str], offer: Offer) -> Visible:
         return text
     continued = tokenizer.decode_bytes(planned.continued)
     before = continued[: len(continued) - len(unfinished(continued))].decode(errors="replace")
-    return CallingText(text, renderer.tools.format, before)
+    return CallingText(text, renderer.turns.format, before)
 
 
 def new_run_number() -> int:

@@ -227,7 +227,7 @@ class ReplayHandler:
         assert case.recorded is not None, "an answer whose body is here is checked"
         limit = output_limit(case.request, len(context.ids), profile)
         tools = context.place.tools or ()
-        grammar = source_for(case.request, tools, offer.renderer.tools.format)
+        grammar = source_for(case.request, tools, offer.renderer.turns.format)
         planned = Plan(
             collected.conversation, case.request_id, case.request, case.seal, context, limit,
             grammar,

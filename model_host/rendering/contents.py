@@ -15,7 +15,8 @@ from model_host.refusals import (
     ToolsUnsupported,
 )
 from model_host.rendering.template import Encoder
-from model_host.rendering.tool_formats import Piece, ToolTurns
+from model_host.rendering.tool_formats import Piece
+from model_host.rendering.turns import TurnRules
 from replica.ids import EntryId, short
 from replica.log import (
     Generation,
@@ -34,15 +35,15 @@ from replica.log import (
 )
 
 APART = Piece("\n\n", is_literal=True)
-"""Between the pieces of one system turn."""
+"""Between the pieces of one turn."""
 
 
 @dataclass(frozen=True, slots=True)
 class Contents:
-    """The recipe for contents, of one tokenizer and one template's room for tools."""
+    """The recipe for contents, of one tokenizer and one template's turns."""
 
     encoder: Encoder
-    tools: ToolTurns
+    turns: TurnRules
 
     def message_ids(
         self,
@@ -80,7 +81,7 @@ class Contents:
                 ids.add_text(part.fallback_text if outcome is Outcome.DEGRADED else "")
             case ToolCall(_, name, arguments_json):
                 ids.begin_line()
-                ids.add(self.tools.format.call(name, arguments_json))
+                ids.add(self.turns.format.call(name, arguments_json))
             case ToolResult(_, inner, is_error):
                 ids.begin_line()
                 begins, ends = self._result_marks()
@@ -96,8 +97,8 @@ class Contents:
                 raise MediaUnsupported
 
     def _result_marks(self) -> tuple[str, str]:
-        known = self.tools.format
-        return (known.result_begins, known.result_ends) if self.tools.marks_results else ("", "")
+        known = self.turns.format
+        return (known.result_begins, known.result_ends) if self.turns.marks_results else ("", "")
 
     def section_ids(
         self, tools: Sequence[ToolDefinition], *, replaces: bool, joins: bool
@@ -107,8 +108,8 @@ class Contents:
         `replaces`: there were tools before. `joins`: the text continues a system turn.
         Raises ToolsUnsupported.
         """
-        pieces = self.tools.format.section(tools, replaces=replaces)
-        if pieces and not self.tools.offers:
+        pieces = self.turns.format.section(tools, replaces=replaces)
+        if pieces and not self.turns.has_system:
             raise ToolsUnsupported
         return self.ids_of([APART, *pieces] if pieces and joins else pieces)
 

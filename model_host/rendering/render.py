@@ -22,7 +22,8 @@ from model_host.refusals import TemplateUnsupported
 from model_host.rendering.contents import APART, Contents
 from model_host.rendering.room import Room, RoomyEncoder
 from model_host.rendering.template import ROLES, Encoder, Pair, Template, find_pairs
-from model_host.rendering.tool_formats import FORMATS_DIGEST, tool_turns_of
+from model_host.rendering.tool_formats import FORMATS_DIGEST
+from model_host.rendering.turns import turn_rules_of
 from replica.conversation import Asked, Ledger
 from replica.ids import Digest, EntryId, PublicKey, tagged_sha256
 from replica.log import (
@@ -38,11 +39,12 @@ from replica.log import (
 )
 
 RECIPE = (
-    b"antiphon/v1/render-recipe:4 sentinel-split pairs-if-local next-entry-closes ids-spliced "
-    b"follow-continues tools-in-system-turns foreign-results-dropped formats:" + FORMATS_DIGEST
+    b"antiphon/v1/render-recipe:5 sentinel-split pairs-if-local next-entry-closes ids-spliced "
+    b"follow-continues tools-in-system-turns user-turns-joined foreign-results-dropped formats:"
+    + FORMATS_DIGEST
 )
 RECIPE_DIGEST = tagged_sha256(b"antiphon/v1/render-recipe", RECIPE)
-_SYSTEM, _ASSISTANT = ROLES[Speaker.SYSTEM], ROLES[Speaker.ASSISTANT]
+_SYSTEM, _USER, _ASSISTANT, _ = ROLES.values()
 _NOBODY = PublicKey(b"")
 _ID_BYTES = 40
 """Memory of one token id in a tuple of its own."""
@@ -114,11 +116,6 @@ class Place:
     """The tools offered last; None if none ever were."""
     ledger: Ledger = field(default_factory=Ledger)
 
-    @property
-    def joins_tools(self) -> bool:
-        """Whether a message of the system continues the turn that offers tools."""
-        return self.has_tools and self.role == _SYSTEM
-
 
 @dataclass(frozen=True, slots=True)
 class Context:
@@ -167,8 +164,8 @@ class Renderer:
         """Render with the `literals` of a local template, None for any other; see `load`."""
         self.template = template
         self.encoder = encoder
-        self.tools = tool_turns_of(template)
-        self._contents = Contents(encoder, self.tools)
+        self.turns = turn_rules_of(template)
+        self._contents = Contents(encoder, self.turns)
         self._literals = literals
         self.empty = Context((), render_seed(encoder.digest, template.digest))
 
@@ -202,7 +199,7 @@ class Renderer:
         new: list[Fragment] = []
         place = base.place
         encoder = RoomyEncoder(self.encoder, room, self._least_tokens(base)) if room else None
-        contents = Contents(encoder, self.tools) if encoder else self._contents
+        contents = Contents(encoder, self.turns) if encoder else self._contents
         for listing in listings:
             for item in listing.items:
                 ledger, foreign = place.ledger.after(
@@ -257,7 +254,7 @@ class Renderer:
             case Message(speaker, parts):
                 role = self._role(speaker)
                 ids = contents.message_ids(entry, parts, projections, foreign)
-                if role == _SYSTEM and place.joins_tools:
+                if self._joins(place, role):
                     return Fragment(entry, None, (*contents.ids_of([APART]), *ids))
                 return Fragment(entry, role, ids)
             case Request() if item.is_final:
@@ -274,7 +271,16 @@ class Renderer:
     def _role(self, speaker: int) -> str:
         if speaker not in ROLES:
             raise TemplateUnsupported(f"the template has no role for speaker {speaker}")
-        return self.tools.result_role if speaker == Speaker.TOOL else ROLES[Speaker(speaker)]
+        role = self.turns.result_role if speaker == Speaker.TOOL else ROLES[Speaker(speaker)]
+        if role == _SYSTEM and not self.turns.has_system:
+            raise TemplateUnsupported("the template has no system turns")
+        return role
+
+    def _joins(self, place: Place, role: str) -> bool:
+        """Say whether a message of a role continues the last turn."""
+        if role != place.role:
+            return False
+        return place.has_tools if role == _SYSTEM else role == _USER and self.turns.joins_user
 
     # --- literals ---------------------------------------------------------------------
 

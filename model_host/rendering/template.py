@@ -184,6 +184,19 @@ class TemplateReport:
 
     append_only: bool
     sentinels_equal_plain: bool
+    system_turns: bool
+
+
+def has_system_turns(template: Template) -> bool:
+    """Say whether a conversation of some turns may begin with one of the system."""
+    system, user, assistant, _ = ROLES.values()
+    turns = [system, user, assistant, user]
+    try:
+        for count in (2, 4):
+            template.literals(turns[:count], header=True)
+    except TemplateUnsupported:
+        return False
+    return True
 
 
 _HARMLESS = (
@@ -199,12 +212,15 @@ def check_template(template: Template, encoder: Encoder) -> TemplateReport:
     """Check a template on plain texts (spec/07-host §2, HOST-9).
 
     A template that rewrites history is allowed and reported; the host then reuses the
-    common prefix. Raises TemplateUnsupported for a template that does not run.
+    common prefix. So is one without system turns. Raises TemplateUnsupported for a template
+    that does not run.
     """
     append_only = equal = True
-    for start in (0, 1):
+    has_system = has_system_turns(template)
+    for start in (0, 1) if has_system else (1,):
         previous: list[int] = []
-        for count in range(start + 1, len(_HARMLESS) + 1):
+        # Some templates put a system message into the user's turn behind it.
+        for count in range(2, len(_HARMLESS) + 1):
             messages = _HARMLESS[start:count]
             header = messages[-1][0] == "user"
             roles = [role for role, _ in messages]
@@ -220,4 +236,4 @@ def check_template(template: Template, encoder: Encoder) -> TemplateReport:
             plain = template.render(messages, header=header)
             equal &= encoder.encode_template(plain[: len(text)]) == ids
             previous = ids
-    return TemplateReport(append_only, equal)
+    return TemplateReport(append_only, equal, has_system)

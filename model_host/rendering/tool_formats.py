@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import astuple, dataclass
 
 from model_host.refusals import TemplateUnsupported
-from model_host.rendering.template import ROLES, Template
+from model_host.rendering.template import Template
 from replica.ids import Digest, tagged_sha256
 from replica.log import ToolDefinition
 
@@ -200,35 +200,3 @@ def format_of(template: Template) -> ToolFormat:
         if "".join(piece.text for piece in pieces) in text:
             return known
     return HERMES
-
-
-@dataclass(frozen=True, slots=True)
-class ToolTurns:
-    """The room a template has for tools."""
-
-    format: ToolFormat
-    offers: bool
-    """Whether there are system turns, in which tools are offered."""
-    result_role: str
-    """The role of results: tool, or user where the template has no such role."""
-    marks_results: bool
-    """Whether the format marks results, since the template does not."""
-
-
-def tool_turns_of(template: Template) -> ToolTurns:
-    """Ask a template for its room for tools."""
-    known = format_of(template)
-    system, user, assistant, tool = ROLES.values()
-    offers = _opening(template, [system, user]) is not None
-    opening = _opening(template, [user, assistant, tool])
-    mark = known.result_begins
-    is_marked = opening is not None and mark.strip() in opening
-    return ToolTurns(known, offers, tool if opening is not None else user, not is_marked)
-
-
-def _opening(template: Template, roles: Sequence[str]) -> str | None:
-    """Return the literal that opens the last of some turns; None where it is refused."""
-    try:
-        return template.literals(roles, header=False)[-2]
-    except TemplateUnsupported:
-        return None

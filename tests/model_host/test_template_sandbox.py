@@ -51,6 +51,30 @@ def test_what_does_not_render_is_a_fault(source: str) -> None:
         Sandbox(source).render(HELLO, header=False)
 
 
+def test_a_template_that_asks_for_the_date_only_where_it_can_goes_on_without_it() -> None:
+    guarded = "{% if strftime_now is defined %}{{ strftime_now('%d') }}{% else %}undated{% endif %}"
+    assert Sandbox(guarded).render(HELLO, header=False) == "undated"
+    with pytest.raises(TemplateFault, match="log it as a system message"):
+        Sandbox("{{ strftime_now('%Y') }}").render(HELLO, header=False)
+
+
+@pytest.mark.parametrize(
+    ("source", "text"),
+    [
+        ("{% for m in messages %}{% break %}{{ m.content }}{% endfor %}", ""),
+        ("{% for m in messages %}{% if m %}{% continue %}{% endif %}a{% endfor %}b", "b"),
+        ("{% generation %}{{ messages[0].content }}{% endgeneration %}!", "hello!"),
+        ("{% set x = 1 %}{% generation %}{% set x = 2 %}{% endgeneration %}{{ x }}", "1"),
+        ("{{ {'b': 'é<', 'a': 1} | tojson }}", '{"b": "é<", "a": 1}'),
+        ("{{ {'b': 'é', 'a': 1} | tojson(true, sort_keys=true) }}", '{"a": 1, "b": "\\u00e9"}'),
+        ("{{ {'a': [1, 2]} | tojson(separators=(',', ':')) }}", '{"a":[1,2]}'),
+        ("{{ [1] | tojson(indent=1) }}", "[\n 1\n]"),
+    ],
+)
+def test_what_libraries_add_to_jinja_is_there(source: str, text: str) -> None:
+    assert Sandbox(source).render(HELLO, header=False) == text
+
+
 @pytest.mark.parametrize(
     ("source", "fault"),
     [("{{ messages | random }}", "does not compile"), ("{{ lipsum() }}", "refuses this context")],

@@ -59,7 +59,7 @@ def test_tokenizer_templates_and_recipe_have_the_digests_of_the_file() -> None:
     assert TOKENIZER.digest.hex() == FILE["tokenizer"]["digest"]
     for name, raw in FILE["templates"].items():
         assert RENDERERS[name].template.digest.hex() == raw["digest"]
-        assert RENDERERS[name].tools.format.name == raw["format"]
+        assert RENDERERS[name].turns.format.name == raw["format"]
     assert FORMATS_DIGEST.hex() == FILE["formats"]["digest"]
     assert (RECIPE.hex(), RECIPE_DIGEST.hex()) == tuple(FILE["recipe"].values())
     assert {renderer.is_local for renderer in RENDERERS.values()} == {True, False}
@@ -77,13 +77,15 @@ def test_a_context_renders_to_the_tokens_of_the_vector(vector: Vector) -> None:
     expected = [(t["entry"], unhex(t["ids"])) for t in vector["tokens"]]
     packed = [(e.hex(), b"".join(i.to_bytes(4, "little") for i in ids)) for e, ids in whole.tokens]
     assert packed == expected
-    assert [digest.hex() for digest in whole.digests] == vector["render_digests"]
+    assert whole.digests[-1].hex() == vector["render_digests"][-1]
     found = [[p.entry.hex(), p.part_index, int(p.outcome)] for p in whole.projections]
     assert found == vector["projections"]
     context = renderer.empty
-    for listing, digest in zip(listings, whole.digests, strict=True):
+    for listing, digest in zip(listings, vector["render_digests"], strict=True):
         context = renderer.extend(context, [listing]).context
-        assert context.digest == digest
+        assert context.digest.hex() == digest
+    if renderer.is_local:
+        assert [digest.hex() for digest in whole.digests] == vector["render_digests"]
 
 
 def _listings(seals: list[Vector]) -> list[Listing]:

@@ -1,7 +1,7 @@
 """render.json: a template, a tokenizer and the entries of a context → token ids and digests."""
 
 import struct
-from itertools import accumulate, chain
+from itertools import chain
 from typing import Any
 
 from spec.vectors.make import bpe
@@ -139,13 +139,18 @@ def _vector(
             TOKENIZER, known, [(entries[-1], list(chain.from_iterable(tokens)))]
         )[-1].hex(),
     } | _misread(known, seals, entries, found[-1])
-    ends = accumulate(len(seal["entries"]) for seal in seals)
+    # A template may change what it wrote before: each seal has the digest of its own context.
+    own = []
+    for count in range(1, len(seals) + 1):
+        tokens_then, _ = render(TOKENIZER, known, seals[:count])
+        pairs_then = list(zip(entries, tokens_then, strict=False))
+        own.append(digests(TOKENIZER, known, pairs_then)[-1].hex())
     return given | {
         "tokens": [
             {"entry": entry, "text": TOKENIZER.shown(ids), "ids": packed(ids)}
             for entry, ids in pairs
         ],
-        "render_digests": [found[end] for end in ends],
+        "render_digests": own,
         "projections": projections,
         "reason": None,
         "misread": misread(found[-1], {n: w for n, w in wrong.items() if w != found[-1]}),
@@ -198,6 +203,21 @@ def _turns() -> list[Vector]:
                 [hello, said("yes", speaker=ASSISTANT), said("more"), asked()]),
         _vector("alternating", "a template with control tokens of its own, without a header",
                 [hello, asked(), yes, said("more"), asked()], template="bare"),
+        _vector("joined", "where turns must alternate, messages of one turn stand apart",
+                [hello, said("\n\nmore"), said(""), asked(), yes, said("more"), asked()],
+                template="bare"),
+        _vector("joined-results", "so do those of tools, where they are the user's",
+                [hello, asked(), yes, of(result(text("3")), speaker=TOOL),
+                 of(result(text("4"), number=1), speaker=TOOL), said("more"), asked()],
+                template="bare"),
+        _vector("joined-queued", "and messages on both sides of a request without a header",
+                [hello, asked(), said("more"), asked()], template="bare"),
+        _vector("fused", "a system message becomes part of the first turn of the user, whose"
+                " header is not what opens an answer",
+                [said("Be brief.", speaker=SYSTEM), hello, said("more"), asked(), yes, said("more"),
+                 asked()], template="fused"),
+        _vector("fused-not", "the same without one", [hello, asked(), yes, said("more"), asked()],
+                template="fused"),
         _vector("numbered", "a template that is not local: it runs over the whole context",
                 [hello, asked(), yes, said("more"), asked()], template="numbered"),
     ]  # fmt: skip
@@ -326,8 +346,13 @@ def _refused() -> list[Vector]:
                 [said("x", speaker=SYSTEM), hello, asked()], template="bare"),
         _vector("speaker", "a speaker of another number", [said("x", speaker=9), asked()]),
         _vector("speaker-none", "or of none", [said("x", speaker=0), asked()]),
-        _vector("role-order", "two turns of a user in one that alternates",
-                [hello, hello, asked()], template="bare"),
+        _vector("role-moved", "or one that renders them in the last turn of the user",
+                [said("x", speaker=SYSTEM), hello, asked()], template="moved"),
+        _vector("role-later", "or that has them at the beginning alone",
+                [hello, asked(), answer("yes"), said("x", speaker=SYSTEM), hello, asked()],
+                template="fused"),
+        _vector("role-order", "an answer behind an answer in one that alternates",
+                [hello, asked(), answer("yes"), asked()], template="bare"),
         _vector("header-order", "a header where the template refuses an answer",
                 [hello, said("yes", speaker=ASSISTANT), asked()], template="bare"),
         _vector("tools-unsupported", "tools without system turns", [{"tools": [ADD]}, hello,
@@ -365,10 +390,10 @@ def build() -> dict[str, object]:
         " `formats`: the text under the digest of the formats, by which they are read. A vector:"
         " the entries that one `seal` after the other lists, and the owners; a `body` of null did"
         " not parse. `tokens` of each entry: `ids` of 4 bytes, little-endian, and a `text` for"
-        " people; `render_digests` after each seal; `projections` as entry, index of the part,"
-        " outcome; or the `reason` for which the context is refused. Numbers of speakers, needs,"
-        " outcomes and finish reasons are those of log.proto. `misread`: the last digest that a"
-        " misreading would give.",
+        " people; `render_digests` of each seal's context; `projections` as entry, index of the"
+        " part, outcome; or the `reason` for which the context is refused. Numbers of speakers,"
+        " needs, outcomes and finish reasons are those of log.proto. `misread`: the last digest"
+        " that a misreading would give.",
         "tokenizer": {
             "model": TOKENIZER.model,
             "pre": TOKENIZER.pre,

@@ -20,8 +20,9 @@ from spec.vectors.make.templates import (
 )
 
 RECIPE = (
-    b"antiphon/v1/render-recipe:4 sentinel-split pairs-if-local next-entry-closes ids-spliced "
-    b"follow-continues tools-in-system-turns foreign-results-dropped formats:" + FORMATS_DIGEST
+    b"antiphon/v1/render-recipe:5 sentinel-split pairs-if-local next-entry-closes ids-spliced "
+    b"follow-continues tools-in-system-turns user-turns-joined foreign-results-dropped formats:"
+    + FORMATS_DIGEST
 )
 RECIPE_DIGEST = sha256(pae("antiphon/v1/render-recipe", RECIPE))
 LENGTH, CANCELLED, INTERRUPTED = 2, 5, 6
@@ -37,6 +38,7 @@ READINGS = {
     "continues": "a queued request continues an unfinished answer",
     "typed-over": "every request has a header",
     "foreign": "results of any author count",
+    "run-together": "messages of one turn run together",
     "results-first": "the results of a message are looked at before its calls",
 }
 
@@ -144,7 +146,7 @@ class Rendering:
         self.had_tools = self.had_tools or bool(tools)
         if not tools and not replaces:
             return Fragment(entry)
-        if not self.template.offers_tools:
+        if not self.template.has_system:
             raise RefusedError("TOOLS_UNSUPPORTED")
         known, text = self.template.format, self._text()
         if joins:
@@ -170,10 +172,14 @@ class Rendering:
             raise RefusedError("TEMPLATE_UNSUPPORTED")
         role = ROLES[body["speaker"]]
         role = self.template.result_role if role == "tool" else role
+        if role == "system" and not self.template.has_system:
+            raise RefusedError("TEMPLATE_UNSUPPORTED")
         text = self._text()
-        joins = role == "system" and self.role == "system" and self.turn_offers
+        joins = role == self.role and (
+            (role == "system" and self.turn_offers) or (role == "user" and self.template.joins_user)
+        )
         if joins:
-            text.add_literal("\n\n")
+            text.add_literal("" if self.reading == "run-together" else "\n\n")
             text, before = self._text(), text.flush()
         for number, part in enumerate(body["parts"]):
             if number in foreign:

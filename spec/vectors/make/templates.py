@@ -6,7 +6,9 @@ import struct
 from collections.abc import Sequence
 from dataclasses import astuple, dataclass
 
-from jinja2 import TemplateError
+from jinja2 import TemplateError, nodes
+from jinja2.ext import Extension
+from jinja2.parser import Parser
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from spec.vectors.make.build import pae, sha256
@@ -43,6 +45,21 @@ BRACES = (
     '{"name": "{{ c.function.name }}", "parameters": {{ c.function.arguments | tojson }}}'
     "{% endfor %}{% else %}{{ m.content }}{% endif %}<|im_end|>\n{% endfor %}"
     "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
+FUSED = (
+    "{% if messages[0].role == 'system' %}{% set system = messages[0].content %}"
+    "{% set rest = messages[1:] %}{% else %}{% set rest = messages %}{% endif %}"
+    "{% for m in rest %}{% if (m.role == 'user') != (loop.index0 % 2 == 0) %}"
+    "{{ raise_exception('user and assistant alternate') }}{% endif %}"
+    "{% if m.role == 'user' %}<|im_start|>"
+    "{% if loop.first and system is defined %}({{ system }})\n{% endif %}{{ m.content.strip() }}"
+    "{% else %}{% generation %} {{ m.content.strip() }}<|im_end|>{% endgeneration %}{% endif %}"
+    "{% endfor %}"
+)
+MOVED = (
+    "{% for m in messages %}{% if m.role == 'system' %}{% continue %}{% endif %}<|im_start|>"
+    "{% if loop.last and messages[0].role == 'system' %}{{ messages[0].content }}\n{% endif %}"
+    "{{ m.content }}<|im_end|>{% endfor %}"
 )
 
 
@@ -112,6 +129,18 @@ def _to_json(value: object, indent: int | None = None) -> str:
     return json.dumps(value, ensure_ascii=False, indent=indent)
 
 
+class Marked(Extension):
+    """The block `generation`, which renders its contents."""
+
+    tags = {"generation"}  # noqa: RUF012  # as jinja2 declares it
+
+    def parse(self, parser: Parser) -> nodes.Node:
+        """Read the block."""
+        line = next(parser.stream).lineno
+        body = parser.parse_statements(("name:endgeneration",), drop_needle=True)
+        return nodes.Scope(body, lineno=line)
+
+
 class Template:
     """A template, and its room for tools."""
 
@@ -121,12 +150,17 @@ class Template:
         """Ask the template how it writes calls and results."""
         self.source, self.bos_token, self.eos_token = source, bos_token, eos_token
         self.is_local = is_local
-        environment = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True)
+        environment = ImmutableSandboxedEnvironment(
+            trim_blocks=True, lstrip_blocks=True, extensions=("jinja2.ext.loopcontrols", Marked)
+        )
         environment.globals["raise_exception"] = _raise
         environment.filters["tojson"] = _to_json
         self._template = environment.from_string(source)
         self.format = self._format()
-        self.offers_tools = self._opening("system", "user") is not None
+        self.has_system = self._runs("system", "user") and self._runs(
+            "system", "user", "assistant", "user"
+        )
+        self.joins_user = self._opening("user", "user") is None
         opening = self._opening("user", "assistant", "tool")
         self.result_role = "user" if opening is None else "tool"
         mark = self.format.result_begins.strip()
@@ -176,6 +210,13 @@ class Template:
                 return known
         return HERMES
 
+    def _runs(self, *roles: str) -> bool:
+        try:
+            self.literals(roles, header=True)
+        except RefusedError:
+            return False
+        return True
+
     def _opening(self, *roles: str) -> str | None:
         try:
             return self.literals(roles, header=False)[-2]
@@ -188,4 +229,6 @@ TEMPLATES = {
     "bare": Template(BARE, "<|im_start|>", "<|im_end|>"),
     "numbered": Template(NUMBERED, is_local=False),
     "braces": Template(BRACES),
+    "fused": Template(FUSED, is_local=False),
+    "moved": Template(MOVED, is_local=False),
 }

@@ -45,7 +45,7 @@ def test_a_template_renders_there_as_it_does_here(source: str) -> None:
     assert renderer.template.digest == here.digest
     assert report == check_template(here, ENCODER)
     assert renderer.is_local == (find_pairs(here) is not None)
-    assert renderer.tools == Renderer.load(here, ENCODER).tools
+    assert renderer.turns == Renderer.load(here, ENCODER).turns
     roles = ["system", "user", "assistant", "user"]
     for header in (True, False):
         assert renderer.template.literals(roles, header=header) == here.literals(

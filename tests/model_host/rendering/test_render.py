@@ -31,7 +31,7 @@ from replica.log.body import (
     ToolResult,
     Tools,
 )
-from tests.model_host.templates import ALTERNATING
+from tests.model_host.templates import ALTERNATING, NEMO
 
 CHATML = (
     "{% for message in messages %}{% if loop.first and message['role'] != 'system' %}"
@@ -112,8 +112,8 @@ def generation(text: str, finish: FinishReason, *, closed: bool = True) -> Gener
 REQUEST = Request(PublicKey(b"h" * 32), Sampling())
 
 
-def texts(context: list[ContextItem]) -> list[str]:
-    return [shown(ids) for _, ids in render(context).tokens]
+def texts(context: list[ContextItem], renderer: Renderer = RENDERER) -> list[str]:
+    return [shown(ids) for _, ids in render(context, renderer).tokens]
 
 
 def test_each_entry_owns_the_text_since_the_previous_content():
@@ -304,6 +304,37 @@ def test_a_template_without_system_turns_refuses_tools_by_name():
     renderer = Renderer.load(Template(ALTERNATING), ENCODER)
     with pytest.raises(ToolsUnsupported):
         render(items(SUM, user("hi"), REQUEST, final=(2,)), renderer)
+
+
+def test_a_template_without_system_turns_refuses_a_system_message_from_the_first_request_on():
+    renderer = Renderer.load(Template(NEMO), ENCODER)
+    with pytest.raises(TemplateUnsupported, match="no system turns"):
+        render(items(system("Be kind."), user("hi"), REQUEST, final=(2,)), renderer)
+
+
+def test_messages_in_a_row_are_one_turn_where_turns_must_alternate():
+    renderer = Renderer.load(Template(ALTERNATING), ENCODER)
+    done = generation("yes", FinishReason.LENGTH, closed=False)
+    context = items(user("hi"), user("you"), REQUEST, done, user("more"), REQUEST, final=(2, 5))
+    assert texts(context, renderer) == [
+        "[INST] hi",
+        "\n\nyou",
+        " [/INST]",
+        "yes",
+        "</s>[INST] more",
+        " [/INST]",
+    ]
+
+
+def test_results_of_tools_in_a_row_are_one_turn_of_the_user_there():
+    renderer = Renderer.load(Template(ALTERNATING), ENCODER)
+    called = Generation((97,), (ToolCall("1", "f", "{}"),), 0, FinishReason.TOOL_CALLS)
+    results = [Message(Speaker.TOOL, (ToolResult(n, (Text(n),)),)) for n in ("1", "2")]
+    context = items(user("hi"), REQUEST, called, *results, REQUEST, final=(1, 5))
+    assert texts(context, renderer)[3:5] == [
+        "</s>[INST] <tool_response>\n1\n</tool_response>",
+        "\n\n<tool_response>\n2\n</tool_response>",
+    ]
 
 
 def test_results_of_another_key_than_the_executor_render_as_nothing_and_say_so():

@@ -5,7 +5,16 @@ import pytest
 from model_host.refusals import TemplateUnsupported
 from model_host.rendering.template import Template, check_template, find_pairs
 from tests.model_host.rendering.test_render import CHATML, ENCODER, TEMPLATE
-from tests.model_host.templates import ALTERNATING, LLAMA31, QWEN
+from tests.model_host.templates import (
+    ALTERNATING,
+    GEMMA2,
+    GEMMA3,
+    LLAMA2,
+    LLAMA31,
+    MISTRAL,
+    NEMO,
+    QWEN,
+)
 
 
 def test_the_self_check_accepts_chatml():
@@ -20,6 +29,20 @@ def test_the_self_check_reports_a_template_that_rewrites_history():
         "{% endfor %}{% if add_generation_prompt %}assistant{% endif %}"
     )
     assert not check_template(rewriting, ENCODER).append_only
+
+
+@pytest.mark.parametrize(
+    "source", [LLAMA2, LLAMA31, QWEN, GEMMA3, ALTERNATING, GEMMA2, MISTRAL, NEMO]
+)
+def test_the_check_takes_templates_with_and_without_system_turns(source: str):
+    report = check_template(Template(source, bos_token="<s>", eos_token="</s>"), ENCODER)
+    assert report.system_turns == (source in {LLAMA2, LLAMA31, QWEN, GEMMA3})
+    assert report.sentinels_equal_plain
+
+
+def test_a_template_that_renders_no_answer_of_a_user_is_refused():
+    with pytest.raises(TemplateUnsupported):
+        check_template(Template("{{ messages[0].content }}"), ENCODER)
 
 
 LAST_TURN_THINKS = (

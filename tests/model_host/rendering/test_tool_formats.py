@@ -13,7 +13,6 @@ from model_host.rendering.tool_formats import (
     ToolFormat,
     definition,
     format_of,
-    tool_turns_of,
 )
 from model_host.template_sandbox import Sandbox
 from replica.log.body import ToolDefinition
@@ -29,17 +28,6 @@ SUM = ToolDefinition("sum", 'Adds "numbers".', '{"type": "object", "properties":
 )
 def test_a_template_is_recognised_by_the_call_it_writes(source: str, expected: ToolFormat):
     assert format_of(Template(source)) is expected
-
-
-def test_a_template_without_the_role_gets_results_in_turns_of_the_user():
-    turns = tool_turns_of(Template(ALTERNATING))
-    assert (turns.result_role, turns.marks_results, turns.offers) == ("user", True, False)
-
-
-def test_results_are_marked_once_by_the_template_or_by_the_recipe():
-    assert not tool_turns_of(Template(QWEN)).marks_results
-    assert tool_turns_of(Template(CHATML)).marks_results
-    assert tool_turns_of(Template(CHATML)).result_role == "tool"
 
 
 def test_a_definition_is_the_json_that_templates_write():
