@@ -98,16 +98,14 @@ def project(updates: Iterable[Update]) -> Projection:
 def meta_set_by(author: PublicKey, key: str, updates: Iterable[Update]) -> Json:
     """Return the last value that `author` gave to a key of the metadata, None without one.
 
-    A write that loses against a concurrent one, which comes first in (lamport, id) order, is none.
+    A write of the value that stands already counts. One that loses against a concurrent write,
+    which comes first in (lamport, id) order, is none.
     """
     document = Document()
-    value: Json = None
     found: Json = None
     for update in sorted(updates, key=lambda one: one.order):
-        document.receive(update)
-        before, value = value, document.meta_value(key)
-        if value != before and update.lane.author == author:
-            found = value
+        if document.receive_meta(update, key) and update.lane.author == author:
+            found = document.meta_value(key)
     return found
 
 
@@ -159,6 +157,18 @@ class Document:
                     self._doc.apply_update(_renumbered(checked, self._numbers))
         if not are_numbered:  # once for all of them: ids can be made to leave no number free
             self._fold, self._numbers, self._doc = _build(self._updates.values())
+
+    def receive_meta(self, update: Update, key: str) -> bool:
+        """Add the next entry; say whether it wrote a key of the metadata."""
+        written: set[str] = set()
+        before = self.meta_value(key)
+        with _panics_typed():
+            root = self._doc.get("meta", type=Map)
+            subscription = root.observe(lambda event: written.update(event.keys))
+        self.receive(update)
+        with _panics_typed():
+            root.unobserve(subscription)
+        return key in written or self.meta_value(key) != before
 
     def edit(self, lane: Lane) -> "Edit":
         """Begin an edit by `lane` on top of everything received so far."""

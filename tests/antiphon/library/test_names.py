@@ -94,6 +94,20 @@ async def test_a_title_that_another_member_sets_changes_no_name(lab: Lab):
         assert len(await me.conversations()) == 2
 
 
+async def test_a_title_of_another_member_that_its_own_key_adopts_is_the_name(lab: Lab):
+    async with lab.open("first") as me, lab.open("bob") as bob:
+        trip = await me.conversation("trip")
+        await trip.grant(bob.key)
+        assert await trip.sync()
+        theirs = await bob.get(trip.id)
+        await theirs.rename("Rome")
+        assert await theirs.sync()
+        assert await trip.sync()
+        await trip.rename("Rome")
+        assert (await me.conversation("Rome")).id == trip.id
+        assert (await me.conversation("trip")).id != trip.id
+
+
 async def test_a_conversation_that_its_own_key_renamed_has_the_new_name(tmp_path: Path):
     async with antiphon.aio.open(tmp_path) as me:
         trip = await me.conversation("trip")

@@ -198,6 +198,8 @@ def test_what_a_key_set_last_is_kept_apart_from_what_others_set() -> None:
         set_title(by, title)
     assert (found(1), found(2), found(3)) == ("trip", "Bonn", None)
     assert meta_set_by(lane(2).author, "tags", track()) is None
+    set_title(1, "Bonn")
+    assert (found(1), found(2)) == ("Bonn", "Bonn")
     set_title(1, None)
     assert (found(1), found(2)) == (None, "Bonn")
 
