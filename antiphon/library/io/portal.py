@@ -345,10 +345,13 @@ class Iteration(Iterator[T]):
         return cast(T, item)
 
     def close(self) -> None:
-        """End the iteration, from any thread; a thread that waits for an item leaves its loop."""
+        """End the iteration, from any thread; a thread that waits for an item leaves its loop.
+
+        In a tool of the run that it reads, the next item is the last.
+        """
         if self._is_ended:
             return
-        self._is_ended = True
+        self._is_ended = not self._steps.is_around()  # then its reader closes it again
         # An iterator that outlives its replica ended with it, which another thread may close now.
         if self._portal.is_open:
             with suppress(ReplicaClosed):

@@ -137,6 +137,8 @@ class Run(Unpickled):
     async def close(self) -> None:
         """End the run here; its turn stays in the log. A running plain function finishes first.
 
+        A tool may close its own run, which then ends behind the tool.
+
         >>> run = trip.run("Capital of France?", key="job-17")
         >>> await run.close()
         >>> (await trip.ask("Capital of France?", key="job-17")).text

@@ -2,11 +2,14 @@
 
 import asyncio
 from collections.abc import AsyncGenerator
-from typing import Generic, TypeVar
+from contextvars import ContextVar
+from typing import Any, Generic, TypeVar
 
 import anyio
 
 T = TypeVar("T")
+_AROUND: ContextVar[tuple["Steps[Any]", ...]] = ContextVar("around", default=())
+"""The generators whose steps began what runs now, such as a tool of a run."""
 
 
 class Steps(Generic[T]):
@@ -17,6 +20,7 @@ class Steps(Generic[T]):
         self._items = items
         self._lock = asyncio.Lock()
         self._step: anyio.CancelScope | None = None
+        self._ends_behind_item = False
         self.is_ended = False
 
     def __aiter__(self) -> "Steps[T]":
@@ -28,7 +32,7 @@ class Steps(Generic[T]):
         async with self._lock:
             if not self.is_ended:
                 with anyio.CancelScope() as step:
-                    self._step = step
+                    self._step, token = step, _AROUND.set((*_AROUND.get(), self))
                     try:
                         return await anext(self._items)
                     except BaseException:
@@ -36,10 +40,23 @@ class Steps(Generic[T]):
                         raise
                     finally:
                         self._step = None
+                        self.is_ended |= self._ends_behind_item
+                        _AROUND.reset(token)
             raise StopAsyncIteration
 
+    def is_around(self) -> bool:
+        """Say whether a step began what calls this, such as a tool of a run."""
+        return self in _AROUND.get()
+
     async def aclose(self) -> None:
-        """End the step in progress, and the generator."""
+        """End the step in progress, and the generator.
+
+        What a step began, such as a tool of a run, does not wait for itself: the next item is
+        the last, and its reader ends the generator.
+        """
+        if self.is_around():
+            self._ends_behind_item = True
+            return
         self.is_ended = True
         if self._step is not None:
             self._step.cancel()
