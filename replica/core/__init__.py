@@ -2,6 +2,7 @@
 
 from replica.core.core import ReplicaCore
 from replica.core.effects import ReplicaEffects
+from replica.core.listed import Leaves
 from replica.core.selection import FollowPolicy, Selection
 
-__all__ = ["FollowPolicy", "ReplicaCore", "ReplicaEffects", "Selection"]
+__all__ = ["FollowPolicy", "Leaves", "ReplicaCore", "ReplicaEffects", "Selection"]

@@ -24,7 +24,7 @@ class ReplicaEffects:
     load: tuple[ConversationId, ...] = ()
     """Conversations to read from the store; call `loaded` for each, found or not."""
     closed: tuple[ConversationId, ...] = ()
-    """Conversations to drop from memory: call `evict` once their entries are durable."""
+    """Conversations to drop from memory: see `listed.leaves`."""
     acked: tuple[tuple[ConversationId, tuple[Position, ...]], ...] = ()
     """Positions durable at the hub, to save; a lost one is acknowledged again."""
 

@@ -4,7 +4,8 @@ Pure. selection.py decides which of them are open; this module tells it their us
 """
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
+from enum import Enum
 
 from replica.conversation import Shelf, hosts_awaited
 from replica.core.current_link import CurrentLink
@@ -14,6 +15,14 @@ from replica.core.open_listed import Use
 from replica.core.selection import FollowPolicy, Selection, Turn
 from replica.ids import ConversationId, PublicKey
 from replica.link import ListingItem, SyncState
+
+
+class Leaves(Enum):
+    """When a closed conversation leaves memory."""
+
+    NOW = "now"
+    LATER = "once it is durable"
+    NOT = "it is used again"
 
 
 class ListedFollows:
@@ -55,8 +64,17 @@ class ListedFollows:
             del self._pins[conversation]
 
     def is_used(self, conversation: ConversationId) -> bool:
-        """Say whether a conversation is followed, or has a user; else it may leave memory."""
+        """Say whether a conversation is followed, or has a user."""
         return conversation in self._follows or conversation in self._pins
+
+    def leaves(self, conversation: ConversationId, writing: Container[ConversationId]) -> Leaves:
+        """Say when a closed conversation leaves memory, with those that are being written.
+
+        NOW: call the core's `forget`. LATER: ask again behind the commits of now.
+        """
+        if conversation in writing:
+            return Leaves.LATER
+        return Leaves.NOT if self.is_used(conversation) else Leaves.NOW
 
     def note_synchronized(self, conversation: ConversationId) -> None:
         """Note that a conversation is in sync, so that its creator is known."""

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from replica.commits import Conversations
 from replica.conversation import Conversation, EntryStore
-from replica.core import ReplicaCore, ReplicaEffects
+from replica.core import Leaves, ReplicaCore, ReplicaEffects
 from replica.errors import ReplicaClosed, StoreError
 from replica.ids import ConversationId, EntryId
 from replica.io.alarm import Alarm
@@ -163,12 +163,13 @@ class ReplicaDriver:
         self.do(self.core.forget(conversation))
 
     def evict(self, conversation: ConversationId) -> None:
-        """Drop a closed conversation from memory once its entries are durable."""
-        if conversation in self._performer.writing:
-            # What was written since is part of a later commit.
-            self._performer.submit((), lambda _lost: self.evict(conversation), {conversation})
-        elif not self.core.listed.is_used(conversation):
-            self._drop(conversation)
+        """Drop a closed conversation from memory, once its entries are durable."""
+        match self.core.listed.leaves(conversation, self._performer.writing):
+            case Leaves.NOW:
+                self._drop(conversation)
+            case Leaves.LATER:
+                # What was written since is part of a later commit.
+                self._performer.submit((), lambda _lost: self.evict(conversation), {conversation})
 
     # --- loading --------------------------------------------------------------------------
 

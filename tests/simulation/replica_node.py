@@ -5,7 +5,7 @@ from functools import partial
 from replica.commits import Conversations
 from replica.conversation.conversation import Conversation
 from replica.conversation.shelf import MemoryShelf
-from replica.core import FollowPolicy, ReplicaCore, ReplicaEffects
+from replica.core import FollowPolicy, Leaves, ReplicaCore, ReplicaEffects
 from replica.ids import ConversationId
 from replica.limits import VERSION
 from replica.link.effects import conversation_of
@@ -234,7 +234,8 @@ class ReplicaNode(Node):
 
 def _evict(node: ReplicaNode, conversation: ConversationId) -> None:
     """Drop a closed conversation from memory once its entries are durable."""
-    if conversation in node.commits.writing:
-        node.submit((), {conversation}, [(None, partial(_evict, node, conversation))])
-    elif not node.core.listed.is_used(conversation):
-        node.do(node.core.forget(conversation))
+    match node.core.listed.leaves(conversation, node.commits.writing):
+        case Leaves.NOW:
+            node.do(node.core.forget(conversation))
+        case Leaves.LATER:
+            node.submit((), {conversation}, [(None, partial(_evict, node, conversation))])

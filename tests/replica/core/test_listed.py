@@ -7,6 +7,7 @@ it lists first, since their ids are ground.
 import pytest
 
 from replica import limits
+from replica.core.listed import Leaves
 from replica.core.selection import FollowPolicy, LeftOut
 from replica.ids import ConversationId, EntryId, PublicKey
 from replica.link.events import SyncState
@@ -227,3 +228,17 @@ def test_a_list_waits_for_credit(monkeypatch: pytest.MonkeyPatch) -> None:
     assert scene.hub.connected.to_list[link_id]
     scene.hub.disconnect(link_id)
     assert not scene.hub.connected.to_list
+
+
+def test_a_conversation_leaves_memory_once_it_is_neither_written_nor_used() -> None:
+    scene = Scene()
+    scene.connect()
+    conversation = scene.create()
+    listed = scene.core.listed
+    assert listed.leaves(conversation, ()) is Leaves.NOT, "it is followed"
+    scene.do(scene.core.unfollow(conversation))
+    listed.pin(conversation, 1)
+    assert listed.leaves(conversation, ()) is Leaves.NOT
+    listed.pin(conversation, -1)
+    assert listed.leaves(conversation, {conversation}) is Leaves.LATER
+    assert listed.leaves(conversation, ()) is Leaves.NOW
