@@ -35,6 +35,8 @@ PYTHON_MIN = (3, 11)
 DISK_WARN_BYTES = 2 * 1024**3
 DISK_FAIL_BYTES = 200 * 1024**2
 CALL_TIMEOUT_S = 3.0
+REASON_MAX = 160
+"""Most characters of what Python says about a package."""
 INDENT = 14
 """Column at which details begin."""
 COLORS = {"ok": "green", "warn": "yellow", "fail": "bold red"}
@@ -108,8 +110,11 @@ def _torch() -> Finding:
         )
     except subprocess.TimeoutExpired:
         return Finding("warn", "torch", "importing it took over 60 s", step)
-    if done.returncode:
+    if "No module named 'torch'" in done.stderr:
         return Finding("warn", "torch", "not installed", step)
+    if done.returncode:
+        reason = (done.stderr.strip().splitlines() or [f"exit status {done.returncode}"])[-1]
+        return Finding("warn", "torch", f"can't be imported: {reason[:REASON_MAX]}", step)
     return Finding("ok", "torch", done.stdout.strip())
 
 

@@ -1,9 +1,11 @@
 """`antiphon doctor` and rows in quarantine."""
 
 import json
+from pathlib import Path
 
 import pytest
 
+from antiphon.cli import doctor
 from replica.io.store import Store
 from replica.refusals import StoreCorrupt
 from tests.antiphon.cli.conftest import Terminal, World
@@ -50,3 +52,21 @@ def test_doctor_goes_on_behind_a_conversation_that_can_not_be_read(
     }
     assert result.exit_code == 1
     assert {("store", "fail"), ("hub", "ok"), ("host", "ok")} <= found
+
+
+def test_doctor_says_why_torch_can_not_be_imported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A package that is there and broken is not called missing."""
+    (tmp_path / "torch").mkdir()
+    broken = tmp_path / "torch" / "__init__.py"
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    for line, detail in (
+        ("raise ImportError('libgomp.so.1: cannot open')", "can't be imported: ImportError: lib"),
+        ("import os; os._exit(3)", "can't be imported: exit status 3"),
+        ("__version__ = '9'", "9"),
+    ):
+        broken.write_text(line)
+        doctor._torch.cache_clear()
+        assert doctor._torch().detail.startswith(detail)
+    doctor._torch.cache_clear()
