@@ -18,7 +18,7 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 from antiphon import aio
-from antiphon.cli.supervisor import Supervisor
+from antiphon.daemons import Supervisor
 from bench.result import Goal, arguments, report, say
 from replica.conversation import Author, Conversation, newest_place
 from replica.ids import SALT_BYTES, EntryId

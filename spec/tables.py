@@ -44,7 +44,10 @@ def errors() -> str:
 
 
 def classes() -> list[type[AntiphonError]]:
-    """Return the error classes of the project, the first of each reason, without the CLI's."""
+    """Return the error classes of the project, the first of each reason.
+
+    Those of the command and of child processes are left out.
+    """
     for package in ("antiphon", "replica", "syncd", "model_host"):
         found = importlib.import_module(package)
         for module in pkgutil.walk_packages(found.__path__, f"{package}."):
@@ -52,7 +55,7 @@ def classes() -> list[type[AntiphonError]]:
                 importlib.import_module(module.name)
     by_reason: dict[str, type[AntiphonError]] = {}
     for kind in [AntiphonError, *_below(AntiphonError)]:
-        if not kind.__module__.startswith(("antiphon.cli", "tests")):
+        if not kind.__module__.startswith(("antiphon.cli", "antiphon.daemons", "tests")):
             by_reason.setdefault(kind.reason, kind)
     return sorted(by_reason.values(), key=lambda k: (_family(k), k.reason))
 

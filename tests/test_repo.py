@@ -21,7 +21,7 @@ STUBS = ROOT / "antiphon" / "v1"
 PROTO = ROOT / "proto" / "antiphon" / "v1"
 GENERATED = ("_pb2.py", "_pb2_grpc.py", "_pb2.pyi", "_pb2_grpc.pyi")
 PACKAGES = ("antiphon", "replica", "syncd", "model_host")
-DRIVERS = {"io", "cli", "engine", "v1"}
+DRIVERS = {"io", "cli", "daemons", "engine", "v1"}
 """Folders of modules that meet a clock, a disk, a network or a tensor, and generated ones."""
 FLAT_FILES_MAX = {"replica": 8, "model_host": 10}
 """Modules beside the packages of a top package."""

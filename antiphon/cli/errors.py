@@ -34,13 +34,12 @@ AntiphonError
 │   ├── NotCompared          this replica and the hub are not in sync
 │   ├── NoHostToAsk          no model host answers questions
 │   │   └── HostNotLinked    none of the conversation's hosts does, or not the one named
-│   └── DaemonFailed         a daemon did not start, or keeps ending
-│       ├── AlreadyRunning   a hub and a host run in this folder already
-│       ├── HostKeyElsewhere the host uses a key the hub does not vouch for
+│   └── DaemonFailed         (antiphon/daemons/errors.py)
 │       └── ModelNotFetched  the model to serve could not be fetched
 └── Unforeseen               a bug in antiphon
 """
 
+from antiphon.daemons import DaemonFailed
 from replica.errors import AntiphonError, RequestRefused, Unavailable
 from replica.refusals import (
     ArgumentInvalid,
@@ -242,23 +241,6 @@ class HostNotLinked(NoHostToAsk):
     )
 
 
-class DaemonFailed(Unavailable):
-    """A daemon did not start, or ended."""
-
-    reason = "DAEMON_FAILED"
-    next_step = "Read the last lines of its log."
-
-
-class AlreadyRunning(DaemonFailed):
-    """A hub and a host run in this folder already."""
-
-    reason = "ALREADY_RUNNING"
-    next_step = (
-        "Use the ones that run, end that process, or give another folder: `--data-dir` and"
-        " `--hub-port`, or `antiphon.local(FOLDER)`."
-    )
-
-
 class InvitationUnknown(ArgumentInvalid):
     """No invitation for this name is open."""
 
@@ -280,14 +262,6 @@ class InviteHubChanged(PeerIdentityChanged):
     next_step = (
         "Do not go on: somebody else may answer there. Ask the inviter whether the hub has another"
         " key now, and for another code."
-    )
-
-
-class HostKeyElsewhere(DaemonFailed):
-    """The host uses a key from another folder, so the hub does not vouch for it."""
-
-    next_step = (
-        "Keep identity.key in the host's `--data-dir`, or run both by hand, with `--host-key`."
     )
 
 

@@ -8,8 +8,8 @@ import typer
 
 from antiphon.cli.command import Group, command
 from antiphon.cli.config import without_numerics
-from antiphon.cli.errors import DaemonFailed
 from antiphon.cli.session import Session
+from antiphon.daemons import DaemonFailed
 from replica.io import python
 
 

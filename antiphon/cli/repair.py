@@ -17,8 +17,8 @@ from antiphon.cli.errors import NothingHere
 from antiphon.cli.losses import LOST_STEP, bodies_missing, losses_of, next_step
 from antiphon.cli.output import brief, step_of
 from antiphon.cli.rows import counted
-from antiphon.cli.services_lock import DAEMONS, LOCK_FILE, services_lock
 from antiphon.cli.session import Session, load_from
+from antiphon.daemons import DAEMONS, LOCK_FILE, services_lock
 from replica.conversation import Conversation, EntryStore
 from replica.errors import AntiphonError
 from replica.ids import ConversationId, EntryId, short

@@ -9,9 +9,9 @@ from rich.text import Text
 
 from antiphon.cli.command import command
 from antiphon.cli.config import Numerics, folder_of, without_numerics
-from antiphon.cli.errors import DaemonFailed, ModelNotFetched
+from antiphon.cli.errors import ModelNotFetched
 from antiphon.cli.session import Session
-from antiphon.cli.supervisor import Daemon, Supervisor
+from antiphon.daemons import Daemon, DaemonFailed, Supervisor
 from replica.conversation import is_loopback, require_address
 from replica.ids import short
 from replica.io import python

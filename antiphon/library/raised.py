@@ -3,7 +3,7 @@
 They are the errors that docstrings name, including those that "the refusal" may stand for.
 """
 
-from antiphon.cli.errors import DaemonFailed
+from antiphon.daemons import DaemonFailed
 from antiphon.library.errors import (
     BranchUnbegun,
     CallOpen,

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
-from antiphon.cli.supervisor import Daemon
+from antiphon.daemons import Daemon
 from tests.support.forked import Forks
 
 FORKS = Forks(

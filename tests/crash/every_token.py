@@ -12,7 +12,7 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-from antiphon.cli.supervisor import Daemon
+from antiphon.daemons import Daemon
 from replica.ids import EntryId
 from replica.io.replica import Replica
 from replica.log.body import Generation, Sampling, text_of

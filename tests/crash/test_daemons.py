@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from antiphon.cli.supervisor import Daemon
+from antiphon.daemons import Daemon
 from replica.ids import EntryId
 from replica.io.replica import Replica
 from replica.log.body import FinishReason, Sampling, text_of

@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-from antiphon.cli.supervisor import Supervisor
+from antiphon.daemons import Supervisor
 from antiphon.library.given import check_text
 from antiphon.library.io.once import async_once
 from antiphon.library.io.replica import Replica, folder_path, opening

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from antiphon.cli.errors import DaemonFailed, HostKeyElsewhere
-from antiphon.cli.supervisor import Daemon, Supervisor
+from antiphon.daemons import Daemon, DaemonFailed, Supervisor
+from antiphon.daemons.errors import HostKeyElsewhere
 from replica.io import HubKeyUnknown, linked_hosts
 from replica.link.profile_choice import named_profile
 from tests.antiphon.cli.conftest import Terminal, World

@@ -7,7 +7,7 @@ import typer.main
 from typer.testing import CliRunner
 
 from antiphon.cli.main import app
-from antiphon.cli.services_lock import services_lock
+from antiphon.daemons import services_lock
 from tests.antiphon.cli.conftest import Terminal, World
 from tests.antiphon.cli.processes import antiphon
 from tests.antiphon.cli.test_two_members import Gate, gate, pair

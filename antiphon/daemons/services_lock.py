@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from antiphon.cli.errors import AlreadyRunning
+from antiphon.daemons.errors import AlreadyRunning
 from replica.io import (
     FILE_MODE,
     close_file,

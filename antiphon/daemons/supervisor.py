@@ -18,8 +18,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO
 
-from antiphon.cli.errors import DaemonFailed, HostKeyElsewhere
-from antiphon.cli.services_lock import services_lock, until_stores_are_free
+from antiphon.daemons.errors import DaemonFailed, HostKeyElsewhere
+from antiphon.daemons.services_lock import services_lock, until_stores_are_free
 from replica.ids import PublicKey
 from replica.io import keys, make_folder, python
 from replica.log import public_key

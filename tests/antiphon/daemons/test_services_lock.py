@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from antiphon.cli.errors import AlreadyRunning
-from antiphon.cli.services_lock import services_lock, until_stores_are_free
+from antiphon.daemons.errors import AlreadyRunning
+from antiphon.daemons.services_lock import services_lock, until_stores_are_free
 from replica.io.store import Store
 
 

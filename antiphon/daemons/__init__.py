@@ -1,0 +1,14 @@
+"""A hub and a model host as child processes, for the command and the library."""
+
+from antiphon.daemons.errors import DaemonFailed
+from antiphon.daemons.services_lock import DAEMONS, LOCK_FILE, services_lock
+from antiphon.daemons.supervisor import Daemon, Supervisor
+
+__all__ = [
+    "DAEMONS",
+    "LOCK_FILE",
+    "Daemon",
+    "DaemonFailed",
+    "Supervisor",
+    "services_lock",
+]
