@@ -64,7 +64,7 @@ class OpenMailboxRequest(_message.Message):
     MAILBOX_FIELD_NUMBER: _builtins.int
     EXPIRE_TIME_MS_FIELD_NUMBER: _builtins.int
     mailbox: _builtins.bytes
-    """Hash of the invitation's secret, 32 bytes."""
+    """The mailbox of spec/09-trust §5, 32 bytes."""
     expire_time_ms: _builtins.int
     """Unix time in milliseconds when it ends, at most 24 hours and 10 minutes ahead."""
     def __init__(

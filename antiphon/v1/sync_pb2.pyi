@@ -381,7 +381,7 @@ class Welcome(_message.Message):
     credit_bytes: _builtins.int
     """Bytes the client may send before the first Credit."""
     idle_timeout_ms: _builtins.int
-    """The link ends unless a message comes at least this often, in milliseconds."""
+    """The hub ends the link when it receives nothing for this time, in milliseconds."""
     @_builtins.property
     def features(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Features granted."""

@@ -43,7 +43,6 @@ from replica.refusals import (
     FrameMalformed,
     FrameTooLarge,
     LinkIdle,
-    PeerIdentityChanged,
     SlowReader,
 )
 
@@ -414,10 +413,6 @@ async def obtain_ticket(
     public = public_key(key)
     first = await call(pb.AuthenticateRequest(client_key=public, client_nonce=nonce))
     raw = first.challenge
-    if expected_server is not None and raw.hub_key != expected_server:
-        raise PeerIdentityChanged(
-            f"expected {expected_server.hex()[:12]}, the server shows {raw.hub_key.hex()[:12]}"
-        )
     challenge = Challenge(
         PublicKey(raw.hub_key),
         raw.hub_nonce,

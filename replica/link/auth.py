@@ -13,10 +13,10 @@ from functools import lru_cache
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from replica.errors import EntryRefused
-from replica.ids import KEY_BYTES, PublicKey, pae
+from replica.ids import KEY_BYTES, PublicKey, pae, short
 from replica.limits import TICKET_LIFETIME_S
 from replica.log import public_key, verify
-from replica.refusals import ProofInvalid, Unauthenticated
+from replica.refusals import PeerIdentityChanged, ProofInvalid, Unauthenticated
 
 
 class CertificateUnproved(ProofInvalid):
@@ -154,14 +154,15 @@ def prove(
     certificate_digest: bytes = NO_CERTIFICATE,
     now_ms: int,
 ) -> bytes:
-    """Check the server's half and return the client's signature. Raises ProofInvalid.
+    """Check the server's half and return the client's signature.
 
     `expected_server` is the pinned key. None accepts any key at first contact,
-    which is for loopback only.
+    which is for loopback only. Raises PeerIdentityChanged for another key, and ProofInvalid.
     """
     public = public_key(key)
     if expected_server is not None and challenge.server_key != expected_server:
-        raise ProofInvalid("the server's key is not the one pinned for it")
+        pinned, shown = short(expected_server), short(challenge.server_key)
+        raise PeerIdentityChanged(f"expected {pinned}, the server shows {shown}")
     if challenge.certificate_digest != certificate_digest:
         raise CertificateUnproved("the server proved another TLS certificate")
     if challenge.expire_time_ms <= now_ms:

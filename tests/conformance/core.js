@@ -788,9 +788,9 @@ function prove(q) {
   const [clientNonce, ...stated] = bytesOf(q, "client_nonce", "hub_nonce", "stated_certificate");
   const parts = [hubKey, publicOf(secret), clientNonce, ...stated, le(q.expire_time_ms, 8)];
   const transcript = (role) => pae("authenticate", ...parts, le(role, 1));
+  need(q.pinned === null || q.pinned === q.hub_key, "PEER_IDENTITY_CHANGED");
   const checks = [
-    q.pinned === null || q.pinned === q.hub_key, q.stated_certificate === q.seen_certificate,
-    BigInt(q.now_ms) < BigInt(q.expire_time_ms), stated.every((bytes) => bytes.length === 32),
+    q.stated_certificate === q.seen_certificate, BigInt(q.now_ms) < BigInt(q.expire_time_ms), stated.every((bytes) => bytes.length === 32),
     reasonOf(() => verify(hubKey, signature, transcript(1))) === null,
   ];
   need(checks.every(Boolean), "PROOF_INVALID");
