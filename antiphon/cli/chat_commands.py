@@ -63,7 +63,7 @@ async def run(chat: ChatSession, line: str) -> Turn | None:
         case "again":
             return Turn(await _again(chat))
         case "continue":
-            place = continued_place(chat.held, await chat.place())
+            place = continued_place(chat.held, chat.place())
             return Turn(place, form=continued_form(chat.held, place))
         case "help" | "?":
             chat.session.out.note(HELP)
@@ -87,7 +87,7 @@ async def undo(chat: ChatSession, _rest: str) -> None:
 async def cancel(chat: ChatSession, _rest: str) -> None:
     """Cancel what the next message would wait for."""
     chat.check_sent()
-    say_closed(chat.session, await cancel_awaited(chat.replica, chat.held, await chat.place()))
+    say_closed(chat.session, await cancel_awaited(chat.replica, chat.held, chat.place()))
 
 
 async def fork(chat: ChatSession, prefix: str) -> None:
@@ -101,7 +101,7 @@ async def fork(chat: ChatSession, prefix: str) -> None:
 
 async def branches(chat: ChatSession, name: str) -> None:
     """List the branches, or name this one."""
-    choices = await chat.choices()
+    choices = chat.choices()
     if name:
         chat.check_sent()
         await name_branch(chat.replica, chat.held, choices, name)
@@ -113,7 +113,7 @@ async def switch(chat: ChatSession, branch: str) -> None:
     if not branch:
         raise BranchUnknown("/switch needs a branch")
     choices = await switch_to(chat.session, chat.replica, chat.held, branch)
-    chat.branch = choices.branch
+    chat.branch, chat.at = choices.branch, ""
 
 
 async def title(chat: ChatSession, title: str) -> None:
@@ -137,7 +137,7 @@ async def name(chat: ChatSession, name: str) -> None:
 async def log(chat: ChatSession, _rest: str) -> None:
     """Print this branch."""
     is_verbose = chat.session.out.is_verbose
-    for entry in await chat.entries():
+    for entry in chat.entries():
         print_row(chat.session, row_of(chat.held, entry, chat.names, is_verbose=is_verbose))
 
 
@@ -162,7 +162,7 @@ async def _again(chat: ChatSession) -> Place:
     Raises NothingYet.
     """
     last = await _last(chat, Kind.MESSAGE)
-    end = await chat.place()
+    end = chat.place()
     place = again_place(chat.held, end)
     beside = replace(place_at(chat.held, last), conflict=Conflict.FORK)
     return place if place != end else beside
@@ -170,7 +170,7 @@ async def _again(chat: ChatSession) -> Place:
 
 async def _last(chat: ChatSession, kind: Kind) -> EntryId:
     """Return the last entry of a kind on this branch. Raises NothingYet."""
-    for entry in reversed(await chat.entries()):
+    for entry in reversed(chat.entries()):
         if entry.header.kind == kind and not is_undone(chat.held, entry):
             return entry.id
     raise NothingYet(f"there is no {_WORDS[kind]} on this branch yet")
@@ -181,7 +181,7 @@ async def _last_question(chat: ChatSession) -> EntryId:
 
     Raises NothingYet.
     """
-    for entry in reversed(await chat.entries()):
+    for entry in reversed(chat.entries()):
         body = chat.held.log.body(entry.id)
         is_said = isinstance(body, Message) and body.speaker == Speaker.USER
         if is_said and not is_undone(chat.held, entry):

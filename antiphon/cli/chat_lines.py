@@ -75,7 +75,13 @@ class _Answer:
         chat = self._chat
         screen = AnswerScreen(chat.session.out)
         events = run_turn(
-            chat.session, chat.replica, chat.held, turn.text, turn.place, await chat.options(turn)
+            chat.session,
+            chat.replica,
+            chat.held,
+            turn.text,
+            turn.place,
+            await chat.options(turn),
+            choices=chat.choices(),
         )
         try:
             async for event in events:
@@ -90,7 +96,7 @@ class _Answer:
                     raise_if_refused(event.generation)
                     if chat.session.out.as_json:
                         chat.session.out.emit(turn_record(chat.held, None, event))
-                    screen.cost(event, await chat.continue_step(event.id))
+                    screen.cost(event, chat.continue_step(event.id))
         finally:
             screen.end()
 

@@ -163,7 +163,7 @@ class ChatScreen:
 
     async def _print_end(self, answer: EntryId, generation: Generation) -> None:
         is_cut = generation.finish_reason == FinishReason.LENGTH
-        step = await self._chat.continue_step(answer) if is_cut else ""
+        step = self._chat.continue_step(answer) if is_cut else ""
         for line in end_lines(generation, step, is_verbose=self._out.is_verbose):
             self.note(line)
 

@@ -48,6 +48,13 @@ class ChatSession:
     names: Names = field(default_factory=Names)
     branch: str = ""
     """Hex id of the request whose branch is shown. Others' branches don't change it."""
+    at: str = ""
+    """Hex id of the entry that the user chose for the next message; empty for none.
+
+    Other processes on this folder choose for themselves, and don't change it.
+    """
+    is_instead: bool = False
+    """Whether the next message comes in place of the message `at`."""
     recent_max: int = 6
     """Messages shown at the beginning."""
     undone: set[EntryId] = field(default_factory=set)
@@ -56,23 +63,25 @@ class ChatSession:
     """Why the hub neither sends nor receives this conversation; it is only read then."""
 
     async def begin(self) -> None:
-        """Read the names, and stay on the branch that is the newest now."""
+        """Read the names, and go on where this replica's last command left off."""
         await self.read_names()
-        self.branch = (await self.session.choices(self.replica.store, self.held.id)).branch
-        self.pin(await self.place())
+        saved = await self.session.choices(self.replica.store, self.held.id)
+        self.branch, self.at, self.is_instead = saved.branch, saved.at, saved.is_instead
+        self.pin(self.place())
 
     # --- the place of the next message ---------------------------------------------
 
-    async def choices(self) -> Choices:
-        """Return the saved choices, with the branch that the chat shows."""
-        choices = await self.session.choices(self.replica.store, self.held.id)
-        return choices if choices.at else replace(choices, branch=self.branch)
+    def choices(self) -> Choices:
+        """Return the entry that was chosen for the next message, else the branch shown."""
+        if self.at:
+            return Choices(self.at, self.is_instead)
+        return Choices(branch=self.branch)
 
     async def go_to(self, entry_id: EntryId, *, is_instead: bool = False) -> None:
         """Let the next message follow an entry, or come in place of it."""
-        choices = await self.choices()
-        choices.at, choices.is_instead, choices.branch = entry_id.hex(), is_instead, ""
-        await self.session.choose_next(self.replica.store, self.held.id, choices)
+        self.at, self.is_instead = entry_id.hex(), is_instead
+        # The next command goes on from there, if the chat ends before.
+        await self.session.choose_next(self.replica.store, self.held.id, self.choices())
 
     async def go_instead_of(self, message: EntryId) -> None:
         """Let the next message come in place of one that is undone."""
@@ -97,18 +106,18 @@ class ChatSession:
         """Return the first digits of an entry's id, as many as make it unique here."""
         return unique_digits(entry, self.held.log.entries)
 
-    async def place(self) -> Place:
+    def place(self) -> Place:
         """Return the place of the next message."""
-        return (await self.choices()).place(self.held)
+        return self.choices().place(self.held)
 
-    async def continue_step(self, answer: EntryId) -> str:
+    def continue_step(self, answer: EntryId) -> str:
         """Return how an answer that was cut off goes on; empty where it is not `continuable`."""
-        is_next = continuable(self.held, await self.place()) == answer
+        is_next = continuable(self.held, self.place()) == answer
         return CONTINUE_STEP if is_next and may_write(self.replica, self.held) else ""
 
-    async def entries(self) -> list[Entry]:
+    def entries(self) -> list[Entry]:
         """Return the words on this branch."""
-        entries = entries_at(self.held, await self.place())
+        entries = entries_at(self.held, self.place())
         words = [entry for entry in entries if entry.header.kind in TALK]
         return [entry for entry in words if is_listed(self.held, entry)]
 
@@ -145,7 +154,7 @@ class ChatSession:
         if not text.strip():
             return None
         self.check_sent()
-        place = await self.place()
+        place = self.place()
         return Turn(
             place if self.conflict is None else replace(place, conflict=self.conflict), text
         )
@@ -161,14 +170,14 @@ class ChatSession:
         """Write a turn; durable here when it returns. Raises the errors of `write_turn`."""
         options = await self.options(turn)
         asked = await write_turn(
-            self.session, self.replica, self.held, turn.text, turn.place, options
+            self.session, self.replica, self.held, turn.text, turn.place, options, self.choices()
         )
         self.follow(asked)
         return asked
 
     def follow(self, asked: answers.Asked) -> None:
         """Stay on the branch of a turn that was just written."""
-        self.branch = asked.request.hex()
+        self.branch, self.at = asked.request.hex(), ""
 
     async def cancel(self, request: EntryId) -> None:
         """Cancel a request. Raises what `check_sent` raises."""
@@ -178,7 +187,7 @@ class ChatSession:
     async def greet(self, *, online: bool) -> None:
         """Show which conversation this is, and its problems."""
         out, held = self.session.out, self.held
-        count = counted(len(await self.entries()), "message", "messages")
+        count = counted(len(self.entries()), "message", "messages")
         title = documents.title_of(held)
         name = f"{title} · " if title else ""
         out.note(Text(f"{name}conversation {short(held.id)} · {count} · /help", style="dim"))

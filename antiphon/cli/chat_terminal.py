@@ -275,7 +275,7 @@ class TerminalChat:
     async def _look(self) -> None:
         self._is_stale = False
         chat, now = self._chat, time.monotonic()
-        place = await chat.place()
+        place = chat.place()
         if self._answered is not None and _is_cancelled(chat.held, self._answered, place):
             self._cancelled.setdefault(self._answered, now)
         ending = [i for i, since in self._cancelled.items() if now - since < CANCEL_WAIT_S]

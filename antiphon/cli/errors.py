@@ -12,6 +12,7 @@ AntiphonError
 │   ├── NothingYet           the branch has no question or answer yet
 │   ├── UndoForbidden        another member's question waits for its answer
 │   ├── NothingToContinue    the last answer on this branch was not cut off
+│   │   └── TurnBetween      it was, and another turn follows it
 │   ├── ReadOnlyHere         your key may not write in this conversation
 │   ├── ChecksFailed         a check failed
 │   │   ├── HubDiffers       the hub does not send everyone the same log
@@ -122,6 +123,15 @@ class NothingToContinue(RequestRefused):
 
     reason = "NOTHING_TO_CONTINUE"
     next_step = "Send a message, or ask for another answer with /again or `antiphon send`."
+
+
+class TurnBetween(NothingToContinue):
+    """Another turn follows the answer that was cut off, or is queued behind it."""
+
+    next_step = (
+        "Send a message. To continue the answer beside that turn, choose the answer: /fork ENTRY, or"
+        " `antiphon fork --at ENTRY`."
+    )
 
 
 class ReadOnlyHere(NotAllowed):

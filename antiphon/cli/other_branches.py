@@ -39,7 +39,7 @@ class OtherBranches:
         new, self._new = self._new, []
         if not new:
             return
-        choices, order = await self._chat.choices(), self._chat.held.order
+        choices, order = self._chat.choices(), self._chat.held.order
         choice, shown = (choices.at, self._chat.branch), self._shown(choices)
         for node in filter(None, map(order.nodes.get, new)):
             if _is_on(shown, node) or node.seal.request in self._chat.undone:
@@ -55,7 +55,7 @@ class OtherBranches:
         """Say what is due, except for branches that are shown by now."""
         due, self._due = self._due, []
         if due:
-            shown = self._shown(await self._chat.choices())
+            shown = self._shown(self._chat.choices())
             for node in due:
                 if not _is_on(shown, node):
                     self._say(node)

@@ -242,7 +242,7 @@ async def _send(session: Session, replica: Replica, message: str | None, given: 
     options = options_for(replica, held, host=host, changes=changes)
     is_waited_for = _should_wait(session, replica, options, given.wait, online=online)
     wait_s = given.timeout_s if is_waited_for else None
-    extras = {"tools": given.tools, "result_of": given.result_of}
+    extras = {"tools": given.tools, "result_of": given.result_of, "choices": choices}
     return await _ask(session, replica, held, message, place, options, wait_s, extras)
 
 

@@ -58,7 +58,7 @@ async def _leave(chat: ChatSession, message: EntryId) -> str:
 async def _requests_of(chat: ChatSession, message: EntryId) -> list[EntryId]:
     """Return the requests of a message, and those that its turn has behind results of tools."""
     log, order = chat.held.log, chat.held.order
-    shown = {entry.id for entry in entries_at(chat.held, await chat.place())}
+    shown = {entry.id for entry in entries_at(chat.held, chat.place())}
 
     def is_elsewhere(entry_id: EntryId) -> bool:
         return entry_id not in shown and log.entries[entry_id].header.kind != Kind.SEAL

@@ -8,9 +8,9 @@ from dataclasses import replace
 from typing import Any
 
 from antiphon.cli.calls import check_results
-from antiphon.cli.errors import MessageTooLong, NothingToContinue, ReadOnlyHere
+from antiphon.cli.errors import MessageTooLong, NothingToContinue, ReadOnlyHere, TurnBetween
 from antiphon.cli.rows import entries_at, generation_record, words_of
-from antiphon.cli.session import Session
+from antiphon.cli.session import Choices, Session
 from antiphon.cli.undone import is_undone
 from replica.conversation import (
     Conversation,
@@ -102,55 +102,67 @@ async def write_turn(
     text: str | None,
     place: Place,
     options: RequestOptions,
+    choices: Choices,
 ) -> answers.Asked:
     """Write the turn; the next message follows its request. Durable here when it returns.
 
-    Raises ReadOnlyHere, and the errors of `Replica.append_chain`.
+    `choices` are those by which the place was found. Raises ReadOnlyHere, and the errors of
+    `Replica.append_chain`.
     """
     check_role(replica, held)
     check_results(held, place)
     parts: tuple[Part, ...] = (TextPart(text),) if text is not None else ()
     asked = await turns.say_and_request(replica, held.id, parts, place, options)
-    await _follow_branch(session, replica, held, asked)
+    await _follow_branch(session, replica, held, asked, choices)
     return asked
 
 
 async def _follow_branch(
-    session: Session, replica: Replica, held: Conversation, asked: answers.Asked
+    session: Session, replica: Replica, held: Conversation, asked: answers.Asked, choices: Choices
 ) -> None:
-    choices = await session.choices(replica.store, held.id)
-    choices.at, choices.branch = "", asked.request.hex()
-    await session.choose_next(replica.store, held.id, choices)
+    """Let the next command go on behind a request, unless another process chose otherwise."""
+    saved = await session.choices(replica.store, held.id)
+    if saved.at in ("", choices.at):
+        saved.at, saved.branch = "", asked.request.hex()
+        await session.choose_next(replica.store, held.id, saved)
 
 
 def continued_place(held: Conversation, place: Place) -> Place:
     """Return the place of a request that goes on with the last answer of a branch.
 
-    Raises NothingToContinue unless that answer was cut off.
+    Behind an entry that was chosen it forks, so nothing comes in between. Raises
+    NothingToContinue unless that answer was cut off, and TurnBetween where another turn follows
+    it, or is queued there: the request would open a turn of its own behind that.
     """
+    there = place_at(held, _cut_answer(held, place))
+    if place.conflict is Conflict.FORK:
+        return there
+    queued = replace(there, conflict=Conflict.QUEUE)
+    end = goes_behind(held, queued)
+    if end is None or end.id != queued.basis or _is_queued(held, end):
+        raise TurnBetween
+    return queued
+
+
+def _cut_answer(held: Conversation, place: Place) -> EntryId:
+    """Return the last answer before a place. Raises NothingToContinue unless it was cut off."""
     for entry in reversed(entries_at(held, place)):
         body = held.log.body(entry.id)
         if isinstance(body, Message | Generation) and not is_undone(held, entry):
             if isinstance(body, Generation) and body.finish_reason in CONTINUABLE:
-                # Behind what others ask meanwhile it would open a turn of its own.
-                return replace(place_at(held, entry.id), conflict=Conflict.QUEUE)
+                return entry.id
             break
     raise NothingToContinue
 
 
 def continuable(held: Conversation, place: Place) -> EntryId | None:
-    """Return the answer with which a request that continues at a place goes on.
-
-    None if there is none, or another turn comes in between: it is sealed, or queued.
-    """
+    """Return the answer with which a request that continues at a place goes on; None for none."""
     try:
         there = continued_place(held, place)
     except NothingToContinue:
         return None
-    end = goes_behind(held, there)
-    is_last = end is not None and end.id == there.basis and not _is_queued(held, end)
     # A request there would wait for results of the calls that the cut answer made.
-    return there.parents[0] if is_last and not calls_ahead(held, there) else None
+    return there.parents[0] if not calls_ahead(held, there) else None
 
 
 def _is_queued(held: Conversation, end: SealNode) -> bool:
@@ -196,13 +208,15 @@ async def run_turn(
     place: Place,
     options: RequestOptions,
     *,
+    choices: Choices,
     silence_max_s: float | None = None,
     tools: Tools | None = None,
     result_of: str | None = None,
 ) -> AsyncIterator[TurnEvent]:
     """Write the turn and yield its events; the next message follows this request.
 
-    Raises ReadOnlyHere, and the errors of `turns.ask`.
+    `choices` are those by which the place was found. Raises ReadOnlyHere, and the errors of
+    `turns.ask`.
     """
     check_role(replica, held)
     check_results(held, place)
@@ -218,7 +232,7 @@ async def run_turn(
     )
     async for event in events:
         if isinstance(event, answers.Asked):
-            await _follow_branch(session, replica, held, event)
+            await _follow_branch(session, replica, held, event, choices)
         yield event
 
 

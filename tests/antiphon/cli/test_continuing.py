@@ -1,8 +1,13 @@
 """Where an answer that was cut off says how it goes on."""
 
-from antiphon.cli.turn import continuable
-from replica.conversation import newest_place
-from replica.log import FinishReason
+from dataclasses import replace
+
+import pytest
+
+from antiphon.cli.errors import TurnBetween
+from antiphon.cli.turn import continuable, continued_place
+from replica.conversation import newest_place, place_at
+from replica.log import Conflict, FinishReason
 from replica.log import Text as TextPart
 from tests.antiphon.cli.conftest import Terminal, World
 from tests.antiphon.cli.pty_terminal import CTRL_D
@@ -31,6 +36,20 @@ def test_a_question_queued_behind_a_cut_answer_makes_it_not_continuable() -> Non
     turns.ask(turns.writer, turns.say(turns.writer, "And I?", first))
     turns.answer(first, TextPart("An ans"), reason=FinishReason.LENGTH)
     assert continuable(turns.held, newest_place(turns.held)) is None
+
+
+def test_an_answer_that_another_turn_follows_is_continued_beside_that_turn_alone() -> None:
+    turns = Turns()
+    first = turns.ask(turns.owner, turns.say(turns.owner, "Hi.", turns.genesis))
+    theirs = turns.ask(turns.writer, turns.say(turns.writer, "And I?", first))
+    cut = turns.answer(first, TextPart("An ans"), reason=FinishReason.LENGTH)
+    chosen = place_at(turns.held, cut.id)
+    with pytest.raises(TurnBetween):
+        continued_place(turns.held, replace(chosen, conflict=Conflict.QUEUE))
+    assert continued_place(turns.held, chosen) == chosen
+    assert chosen.conflict is Conflict.FORK
+    turns.answer(theirs, TextPart("You too."))
+    assert continued_place(turns.held, chosen) == chosen
 
 
 def test_send_does_not_offer_to_go_on_where_the_turn_of_another_member_waits(

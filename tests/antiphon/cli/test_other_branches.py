@@ -182,10 +182,10 @@ async def test_a_question_that_was_undone_is_no_other_branch_though_the_host_sea
     apart = turns.ask(turns.owner, turns.add(turns.owner, Cancel(), asked), conflict=Conflict.FORK)
     turns.add(turns.owner, Cancel(), apart)
     await chat.go_instead_of(said.id)
-    place = await chat.place()
+    place = chat.place()
     parents = map(turns.entry, place.parents)
     instead = turns.ask(turns.owner, turns.say(turns.owner, "Right.", *parents), conflict=1)
-    chat.branch, session.saved = instead.id.hex(), Choices()
+    chat.branch, chat.at = instead.id.hex(), ""
     late = turns.answer(asked)
     assert await announced(chat, turns.answer(instead), late) == []
     elsewhere = turns.ask(turns.owner, turns.say(turns.owner, "Aside.", turns.genesis), conflict=1)
