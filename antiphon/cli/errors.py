@@ -129,7 +129,7 @@ class TurnBetween(NothingToContinue):
     """Another turn follows the answer that was cut off, or is queued behind it."""
 
     next_step = (
-        "Send a message. To continue the answer beside that turn, choose the answer: /fork ENTRY, or"
+        "Send a message. To continue the answer beside that turn, choose it first: /fork ENTRY, or"
         " `antiphon fork --at ENTRY`."
     )
 
