@@ -32,6 +32,8 @@ TEXT_BYTES_MAX = 256 * 1024
 MESSAGE_TEXT_BYTES_MAX = 4 * 1024
 """Most bytes that it writes beside those for each message."""
 _DETAIL_CHARACTERS_MAX = 200
+REFUSES = "the template refuses this context: "
+"""The beginning of a fault that a context has caused."""
 
 Messages = Sequence[Mapping[str, object]]
 
@@ -61,7 +63,7 @@ class Sandbox:
             )
             size = len(text.encode())
         except Exception as error:  # a template is a program, which may divide by zero
-            raise TemplateFault(f"the template refuses this context: {_detail(error)}") from error
+            raise TemplateFault(f"{REFUSES}{_detail(error)}") from error
         if size > size_max:
             raise TemplateFault(f"the template writes {size:,} bytes; at most {size_max:,} here")
         return text

@@ -12,7 +12,8 @@ extended by the new entries alone.
 """
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence, Set
+from bisect import bisect_left
+from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass, field, replace
 from itertools import accumulate, chain
 from struct import pack
@@ -21,11 +22,20 @@ from typing import Self
 from model_host.refusals import TemplateUnsupported
 from model_host.rendering.contents import APART, Contents
 from model_host.rendering.room import Room, RoomyEncoder
-from model_host.rendering.template import ROLES, Encoder, Pair, Template, find_pairs
+from model_host.rendering.template import (
+    ROLES,
+    Encoder,
+    Headers,
+    Pairs,
+    Template,
+    find_headers,
+    find_pairs,
+)
 from model_host.rendering.tool_formats import FORMATS_DIGEST
 from model_host.rendering.turns import turn_rules_of
+from model_host.template_sandbox import REFUSES
 from replica.conversation import Asked, Ledger
-from replica.ids import Digest, EntryId, PublicKey, tagged_sha256
+from replica.ids import Digest, EntryId, PublicKey, short, tagged_sha256
 from replica.log import (
     CONTINUABLE,
     Body,
@@ -85,6 +95,8 @@ class Fragment:
     opens: str | None = None
     ids: tuple[int, ...] | None = None
     is_recorded: bool = False
+    is_asked: bool = False
+    """Whether the turn is an answer's that a request opens: it begins with a header."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,32 +171,32 @@ class Renderer:
     """The recipe for one template and tokenizer; never changed, so that threads may share it."""
 
     def __init__(
-        self, template: Template, encoder: Encoder, literals: Mapping[Pair, list[int] | None] | None
+        self,
+        template: Template,
+        encoder: Encoder,
+        pairs: Pairs | None = None,
+        headers: Headers | None = None,
     ) -> None:
-        """Render with the `literals` of a local template, None for any other; see `load`."""
+        """Render with what is known of the template's literals; see `load`."""
         self.template = template
         self.encoder = encoder
         self.turns = turn_rules_of(template)
         self._contents = Contents(encoder, self.turns)
-        self._literals = literals
+        self._headers = headers
+        self._local = None
+        if pairs is not None and headers is not None:
+            self._local = _Local(encoder, pairs, headers)
         self.empty = Context((), render_seed(encoder.digest, template.digest))
 
     @classmethod
     def load(cls, template: Template, encoder: Encoder) -> Self:
-        """Look for the literals of a local template, and tokenise them."""
-        pairs = find_pairs(template)
-        if pairs is None:
-            return cls(template, encoder, None)
-        ids = {
-            pair: encoder.encode_template(text) if text is not None else None
-            for pair, text in pairs.items()
-        }
-        return cls(template, encoder, ids)
+        """Look for the literals that contexts share."""
+        return cls(template, encoder, find_pairs(template), find_headers(template))
 
     @property
     def is_local(self) -> bool:
         """Whether a context is extended without rendering it again."""
-        return self._literals is not None
+        return self._local is not None
 
     def extend(
         self, base: Context, listings: Sequence[Listing], room: Room | None = None
@@ -210,13 +222,13 @@ class Renderer:
                     encoder.note(len(new[-1].ids or ()))
                 place = _next_place(place, item, new[-1], ledger)
         start = base
-        if self._literals is not None:
-            turn, tokens = _join(start.turn, new, self._literal)
+        if self._local is not None:
+            turn, tokens = _join(start.turn, new, self._local.literal)
         else:
             # The template may change what it wrote before older contents: all is rendered again.
             start = replace(self.empty, fragments=(*base.fragments, *new))
             literals = map(self.encoder.encode_template, self._all_literals(start.fragments))
-            turn, tokens = _join(None, start.fragments, lambda _turn, _role: next(literals))
+            turn, tokens = _join(None, start.fragments, lambda _turn, _opening: next(literals))
         digests = [start.digest]
         for entry, ids in tokens:
             digests.append(extend_render_digest(digests[-1], entry, ids))
@@ -259,7 +271,7 @@ class Renderer:
                 return Fragment(entry, role, ids)
             case Request() if item.is_final:
                 opens = None if _continues(place.last, item) else _ASSISTANT
-                return Fragment(entry, opens)
+                return Fragment(entry, opens, is_asked=opens is not None)
             case Generation() as generation:
                 follows = place.last is not None and _opens_answer(place.last)
                 ids = contents.recorded_ids(entry, generation, projections)
@@ -284,26 +296,73 @@ class Renderer:
 
     # --- literals ---------------------------------------------------------------------
 
-    def _literal(self, before: Turn | None, role: str) -> list[int]:
-        """Return the literal of a local template that opens a turn behind another."""
-        assert self._literals is not None, "only a local template has literals by pair"
-        literal = self._literals[before.role if before is not None else None, role]
-        if literal is None:
-            place = f"behind one of {before.role}" if before is not None else "at the beginning"
-            raise TemplateUnsupported(f"the template refuses a turn of {role} {place}")
-        return literal
-
     def _all_literals(self, fragments: Sequence[Fragment]) -> list[str]:
-        """Return the literal of each turn; that of a last turn without content is a header."""
-        turns = [fragment.opens for fragment in fragments if fragment.opens is not None]
-        is_open = False
-        for fragment in fragments:
-            if fragment.opens is not None or fragment.ids is not None:
-                is_open = fragment.ids is None
-        if is_open and len(turns) > 1:
-            return self.template.literals(turns[:-1], header=True)
-        # A header alone would lack what the template begins with.
-        return self.template.literals(turns, header=False)
+        """Return the literal of each turn."""
+        openings = [fragment for fragment in fragments if fragment.opens is not None]
+        roles = [_role_of(one) for one in openings]
+        try:
+            # The template has to accept the turn of the answer itself, not its header alone.
+            literals = self.template.literals(roles, header=False)
+            for index, opening in enumerate(openings):
+                if opening.is_asked and index > 0:
+                    literals[index] = self._header(roles[:index])
+        except TemplateUnsupported as error:
+            if not error.detail.startswith(REFUSES):
+                raise  # it took too much time, and would take it again
+            raise self._refusal(openings, error.detail.removeprefix(REFUSES)) from error
+        return literals
+
+    def _header(self, roles: Sequence[str]) -> str:
+        if self._headers is not None and roles[-1] in self._headers:
+            return self._headers[roles[-1]]
+        return self.template.literals(roles, header=True)[-1]
+
+    def _refusal(self, openings: Sequence[Fragment], words: str) -> TemplateUnsupported:
+        """Return a refusal that names the first turn with which the template does not run."""
+        roles = [_role_of(one) for one in openings]
+
+        def is_refused(count: int) -> bool:
+            try:
+                self.template.literals(roles[:count], header=False)
+            except TemplateUnsupported:
+                return True
+            return False
+
+        counts = range(1, len(roles))
+        count = 1 + bisect_left(counts, True, key=is_refused)
+        before = roles[count - 2] if count > 1 else None
+        return _refused_turn(openings[count - 1], before, words)
+
+
+class _Local:
+    """The literals of a local template, as token ids."""
+
+    def __init__(self, encoder: Encoder, pairs: Pairs, headers: Headers) -> None:
+        def ids_of(text: str | None) -> list[int] | None:
+            return encoder.encode_template(text) if text is not None else None
+
+        self._pairs = {pair: ids_of(text) for pair, text in pairs.items()}
+        self._headers = {role: encoder.encode_template(text) for role, text in headers.items()}
+
+    def literal(self, before: Turn | None, opening: Fragment) -> list[int]:
+        """Return the literal that opens a turn behind another."""
+        role = before.role if before is not None else None
+        literal = self._pairs[role, _role_of(opening)]
+        if literal is None:
+            raise _refused_turn(opening, role)
+        return self._headers[role] if opening.is_asked and role is not None else literal
+
+
+def _role_of(opening: Fragment) -> str:
+    assert opening.opens is not None, "it opens a turn"
+    return opening.opens
+
+
+def _refused_turn(opening: Fragment, before: str | None, words: str = "") -> TemplateUnsupported:
+    place = f"behind one of {before}" if before is not None else "at the beginning"
+    why = f": {words}" if words else ""
+    turn = f"a turn of {opening.opens}, which {short(opening.entry)} opens"
+    return TemplateUnsupported(f"the template refuses {turn} {place}{why}")
 
 
 _Tokens = list[tuple[EntryId, tuple[int, ...]]]
@@ -312,14 +371,14 @@ _Tokens = list[tuple[EntryId, tuple[int, ...]]]
 def _join(
     turn: Turn | None,
     fragments: Sequence[Fragment],
-    literal_of: Callable[[Turn | None, str], list[int]],
+    literal_of: Callable[[Turn | None, Fragment], list[int]],
 ) -> tuple[Turn | None, _Tokens]:
     """Return the last turn and the tokens of each entry, literals included."""
     tokens: _Tokens = []
     for fragment in fragments:
         ids: tuple[int, ...] = fragment.ids or ()
         if fragment.opens is not None:
-            ids = (*_unless_closed(turn, literal_of(turn, fragment.opens)), *ids)
+            ids = (*_unless_closed(turn, literal_of(turn, fragment)), *ids)
             turn = Turn(fragment.opens)
         if turn is not None:
             turn = turn.with_content(fragment)

@@ -2,8 +2,9 @@
 
 A template runs with a sentinel in place of each content, and its output is split at the
 sentinels into *literals*: the texts before, between and after the contents. The literals of
-a *local* template depend only on the two roles they stand between. They are computed
-once, at load. Any other template runs over the whole context each time.
+a *local* template depend only on the two roles they stand between, and its headers on the
+role before. They are computed once, at load. Any other template runs over the whole context
+each time.
 """
 
 import re
@@ -13,7 +14,7 @@ from itertools import product
 from typing import Protocol
 
 from model_host.refusals import TemplateUnsupported
-from model_host.template_sandbox import Messages, Sandbox, TemplateFault
+from model_host.template_sandbox import REFUSES, Messages, Sandbox, TemplateFault
 from replica.ids import Digest, tagged_sha256
 from replica.log import Speaker
 
@@ -96,7 +97,7 @@ class Template:
         text = self.render(list(zip(roles, sentinels, strict=True)), header=header)
         literals = _SENTINEL.split(text)
         if _SENTINEL.findall(text) != sentinels:
-            raise TemplateUnsupported("the template changes, repeats or drops a content")
+            raise TemplateUnsupported(f"{REFUSES}it changes, repeats or drops a content")
         return literals
 
 
@@ -123,7 +124,7 @@ def _digest(*texts: str) -> Digest:
     return tagged_sha256(b"antiphon/v1/template", framed)
 
 
-# --- local templates --------------------------------------------------------------------
+# --- literals that contexts share --------------------------------------------------------
 
 Pair = tuple[str | None, str]
 """The role of the turn before, None for the first turn, and the role of the turn opened."""
@@ -131,15 +132,17 @@ Pair = tuple[str | None, str]
 Pairs = Mapping[Pair, str | None]
 """The literal that opens a turn, by pair; None where the template refuses the turn there."""
 
+Headers = Mapping[str, str]
+"""The header of an answer, by the role of the turn before."""
+
 
 def find_pairs(template: Template) -> Pairs | None:
     """Return the literals of a local template, None for any other.
 
-    The literals of each sequence must be those that shorter sequences gave its pairs, and a
-    header must equal the opening of an assistant's turn.
+    The literals of each sequence must be those that shorter sequences gave its pairs.
     """
     pairs: dict[Pair, str | None] = {}
-    for turns in _sequences():
+    for turns in _sequences(LOCAL_TURNS):
         steps: list[Pair] = list(zip((None, *turns), turns, strict=False))
         is_refused = any(pairs.get(step, "") is None for step in steps)
         try:
@@ -152,26 +155,32 @@ def find_pairs(template: Template) -> Pairs | None:
         # The last literal closes a turn: it is part of the next opening.
         if is_refused or found[:-1] != list(map(pairs.setdefault, steps, found)):
             return None
-    return pairs if _headers_open_turns(template, pairs) else None
+    return pairs
 
 
-def _headers_open_turns(template: Template, pairs: Pairs) -> bool:
-    for turns in _sequences():
-        if len(turns) > 1 and turns[-1] == ROLES[Speaker.ASSISTANT]:
-            known = [pairs.get(step) for step in zip((None, *turns), turns, strict=False)]
-            if None in known:
-                continue  # where the template refuses the turn, its header means nothing
-            try:
-                if template.literals(turns[:-1], header=True) != known:
-                    return False
-            except TemplateUnsupported:
-                return False
-    return True
+def find_headers(template: Template) -> Headers | None:
+    """Return the headers, None where they depend on more than the role before.
+
+    Where the template refuses the answer itself, its header means nothing.
+    """
+    headers: dict[str, str] = {}
+    for turns in _sequences(LOCAL_TURNS - 1):
+        try:
+            before = template.literals((*turns, ROLES[Speaker.ASSISTANT]), header=False)
+        except TemplateUnsupported:
+            continue
+        try:
+            found = template.literals(turns, header=True)
+        except TemplateUnsupported:
+            return None
+        if found[:-1] != before[:-2] or headers.setdefault(turns[-1], found[-1]) != found[-1]:
+            return None
+    return headers
 
 
-def _sequences() -> Iterator[tuple[str, ...]]:
-    """Yield the roles of up to LOCAL_TURNS turns."""
-    for count in range(1, LOCAL_TURNS + 1):
+def _sequences(turns_max: int) -> Iterator[tuple[str, ...]]:
+    """Yield the roles of up to so many turns."""
+    for count in range(1, turns_max + 1):
         yield from product(ROLES.values(), repeat=count)
 
 
@@ -222,18 +231,37 @@ def check_template(template: Template, encoder: Encoder) -> TemplateReport:
         # Some templates put a system message into the user's turn behind it.
         for count in range(2, len(_HARMLESS) + 1):
             messages = _HARMLESS[start:count]
-            header = messages[-1][0] == "user"
-            roles = [role for role, _ in messages]
-            literals = template.literals(roles, header=header)
-            # The text after the last content belongs to the next entry, except the header.
-            literals[-1] = literals[-1] if header else ""
-            ids = encoder.encode_template(literals[0])
-            text = literals[0]
-            for (_, content), literal in zip(messages, literals[1:], strict=True):
-                ids += encoder.encode(content) + encoder.encode_template(literal)
-                text += content + literal
-            append_only &= ids[: len(previous)] == previous
-            plain = template.render(messages, header=header)
-            equal &= encoder.encode_template(plain[: len(text)]) == ids
-            previous = ids
+            ids, text = _plain(template, encoder, messages)
+            rendered = template.render(messages, header=False)
+            equal &= encoder.encode_template(rendered[: len(text)]) == ids
+            asked, _ = _plain(template, encoder, messages, asks=messages[-1][0] == "user")
+            append_only &= asked[: len(previous)] == previous
+            previous = asked
     return TemplateReport(append_only, equal, has_system)
+
+
+def _plain(
+    template: Template,
+    encoder: Encoder,
+    messages: Sequence[tuple[str, str]],
+    *,
+    asks: bool | None = None,
+) -> tuple[list[int], str]:
+    """Return messages as token ids and text, up to the last content.
+
+    With `asks` the answers were asked for, and begin with headers; if true, the next one is.
+    """
+    roles = [role for role, _ in messages]
+    literals = template.literals(roles, header=False)
+    literals[-1] = ""  # it belongs to the next entry
+    if asks is not None:
+        for index, role in enumerate(roles):
+            if role == ROLES[Speaker.ASSISTANT]:
+                literals[index] = template.literals(roles[:index], header=True)[-1]
+    if asks:
+        literals[-1] = template.literals(roles, header=True)[-1]
+    ids, text = encoder.encode_template(literals[0]), literals[0]
+    for (_, content), literal in zip(messages, literals[1:], strict=True):
+        ids += encoder.encode(content) + encoder.encode_template(literal)
+        text += content + literal
+    return ids, text

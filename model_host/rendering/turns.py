@@ -1,11 +1,12 @@
 """The turns that a template has room for, asked once, at load (spec/07-host §2 and §8). Pure."""
 
-from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from model_host.refusals import TemplateUnsupported
 from model_host.rendering.template import ROLES, Template, has_system_turns
 from model_host.rendering.tool_formats import ToolFormat, format_of
+from replica.log import Speaker
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,21 +28,24 @@ def turn_rules_of(template: Template) -> TurnRules:
     """Ask a template for its turns."""
     known = format_of(template)
     _, user, assistant, tool = ROLES.values()
-    opening = _opening(template, [user, assistant, tool])
+    opening = _opening(template, user, assistant, tool)
     mark = known.result_begins
     is_marked = opening is not None and mark.strip() in opening
     return TurnRules(
         known,
         has_system=has_system_turns(template),
-        joins_user=_opening(template, [user, user]) is None,
+        joins_user=_opening(template, user, user) is None,
         result_role=tool if opening is not None else user,
         marks_results=not is_marked,
     )
 
 
-def _opening(template: Template, roles: Sequence[str]) -> str | None:
-    """Return the literal that opens the last of some turns; None where it is refused."""
-    try:
-        return template.literals(roles, header=False)[-2]
-    except TemplateUnsupported:
-        return None
+def _opening(template: Template, *roles: str) -> str | None:
+    """Return the literal that opens the last of some turns; None where it is refused.
+
+    Some templates want a system turn before them.
+    """
+    for turns in (roles, (ROLES[Speaker.SYSTEM], *roles)):
+        with suppress(TemplateUnsupported):
+            return template.literals(turns, header=False)[-2]
+    return None

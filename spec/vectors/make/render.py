@@ -1,7 +1,7 @@
 """render.json: a template, a tokenizer and the entries of a context → token ids and digests."""
 
 import struct
-from itertools import chain
+from itertools import accumulate, chain
 from typing import Any
 
 from spec.vectors.make import bpe
@@ -139,18 +139,13 @@ def _vector(
             TOKENIZER, known, [(entries[-1], list(chain.from_iterable(tokens)))]
         )[-1].hex(),
     } | _misread(known, seals, entries, found[-1])
-    # A template may change what it wrote before: each seal has the digest of its own context.
-    own = []
-    for count in range(1, len(seals) + 1):
-        tokens_then, _ = render(TOKENIZER, known, seals[:count])
-        pairs_then = list(zip(entries, tokens_then, strict=False))
-        own.append(digests(TOKENIZER, known, pairs_then)[-1].hex())
+    ends = accumulate(len(seal["entries"]) for seal in seals)
     return given | {
         "tokens": [
             {"entry": entry, "text": TOKENIZER.shown(ids), "ids": packed(ids)}
             for entry, ids in pairs
         ],
-        "render_digests": own,
+        "render_digests": [found[end] for end in ends],
         "projections": projections,
         "reason": None,
         "misread": misread(found[-1], {n: w for n, w in wrong.items() if w != found[-1]}),
@@ -216,6 +211,13 @@ def _turns() -> list[Vector]:
                 " header is not what opens an answer",
                 [said("Be brief.", speaker=SYSTEM), hello, said("more"), asked(), yes, said("more"),
                  asked()], template="fused"),
+        _vector("thinks", "a header that opens no answer stays as it was: what the model wrote was"
+                " written behind it", [said("Be brief.", speaker=SYSTEM), hello, said("more"),
+                asked(), yes, said("more"), asked()], template="system-first"),
+        _vector("thinks-parts", "the same where words of an assistant that nobody asked for, and"
+                " results, come between", [said("x", speaker=SYSTEM), hello,
+                said("yes", speaker=ASSISTANT), said("more"), asked(), answer("yes", LENGTH),
+                of(result(text("3")), speaker=TOOL), asked()], template="system-first"),
         _vector("fused-not", "the same without one", [hello, asked(), yes, said("more"), asked()],
                 template="fused"),
         _vector("numbered", "a template that is not local: it runs over the whole context",
@@ -353,6 +355,10 @@ def _refused() -> list[Vector]:
                 template="fused"),
         _vector("role-order", "an answer behind an answer in one that alternates",
                 [hello, asked(), answer("yes"), asked()], template="bare"),
+        _vector("role-order-whole", "and where the header alone would not show it",
+                [hello, asked(), answer("yes"), asked()], template="fused"),
+        _vector("role-first", "a template that wants a system turn first", [hello, asked()],
+                template="system-first"),
         _vector("header-order", "a header where the template refuses an answer",
                 [hello, said("yes", speaker=ASSISTANT), asked()], template="bare"),
         _vector("tools-unsupported", "tools without system turns", [{"tools": [ADD]}, hello,

@@ -39,6 +39,7 @@ READINGS = {
     "typed-over": "every request has a header",
     "foreign": "results of any author count",
     "run-together": "messages of one turn run together",
+    "rewrites": "a header is replaced by the opening of its answer's turn later",
     "results-first": "the results of a message are looked at before its calls",
 }
 
@@ -85,6 +86,7 @@ class Fragment:
     opens: str | None = None
     ids: list[int] | None = None
     recorded: bool = False
+    asked: bool = False
 
 
 @dataclass
@@ -121,6 +123,7 @@ class Rendering:
             self.asked[entry["id"]] = self.last_asked = asked
             if final or self.reading == "typed-over":
                 fragment.opens = None if self._continues(entry) else "assistant"
+                fragment.asked = fragment.opens is not None
         elif kind == "generation":
             fragment = self._answer(entry["id"], body["generation"])
         offered = kind == "tools" and fragment.ids is not None
@@ -286,17 +289,14 @@ class Rendering:
 
     def tokens(self) -> list[list[int]]:
         """Return the tokens of each entry, literals included."""
-        turns = [f.opens for f in self.fragments if f.opens is not None]
-        is_header = False
-        for one in self.fragments:
-            if one.opens is not None or one.ids is not None:
-                is_header = one.ids is None
-        # The header of a local template is the opening of an answer, and is refused with it.
-        if is_header and len(turns) > 1 and not self.template.is_local:
-            literals = iter(self.template.literals(turns[:-1], header=True))
-        else:
-            literals = iter(self.template.literals(turns, header=False))
-        found, last_id = [], None
+        openings = [f for f in self.fragments if f.opens is not None]
+        turns = [f.opens for f in openings if f.opens is not None]
+        texts = self.template.literals(turns, header=False)
+        for number, one in enumerate(openings):
+            is_last = one is self.fragments[-1]
+            if one.asked and number and (is_last or self.reading != "rewrites"):
+                texts[number] = self.template.literals(turns[:number], header=True)[-1]
+        literals, found, last_id = iter(texts), [], None
         for one in self.fragments:
             ids = list(one.ids or [])
             if one.opens is not None:

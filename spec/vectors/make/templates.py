@@ -56,6 +56,11 @@ FUSED = (
     "{% else %}{% generation %} {{ m.content.strip() }}<|im_end|>{% endgeneration %}{% endif %}"
     "{% endfor %}"
 )
+SYSTEM_FIRST = (
+    "{% if messages[0].role != 'system' %}{{ raise_exception('system comes first') }}{% endif %}"
+    "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n<think>\n{% endif %}"
+)
 MOVED = (
     "{% for m in messages %}{% if m.role == 'system' %}{% continue %}{% endif %}<|im_start|>"
     "{% if loop.last and messages[0].role == 'system' %}{{ messages[0].content }}\n{% endif %}"
@@ -144,12 +149,9 @@ class Marked(Extension):
 class Template:
     """A template, and its room for tools."""
 
-    def __init__(
-        self, source: str, bos_token: str = "", eos_token: str = "", *, is_local: bool = True
-    ) -> None:
+    def __init__(self, source: str, bos_token: str = "", eos_token: str = "") -> None:
         """Ask the template how it writes calls and results."""
         self.source, self.bos_token, self.eos_token = source, bos_token, eos_token
-        self.is_local = is_local
         environment = ImmutableSandboxedEnvironment(
             trim_blocks=True, lstrip_blocks=True, extensions=("jinja2.ext.loopcontrols", Marked)
         )
@@ -218,17 +220,20 @@ class Template:
         return True
 
     def _opening(self, *roles: str) -> str | None:
-        try:
-            return self.literals(roles, header=False)[-2]
-        except RefusedError:
-            return None
+        for turns in (roles, ("system", *roles)):
+            try:
+                return self.literals(turns, header=False)[-2]
+            except RefusedError:
+                continue
+        return None
 
 
 TEMPLATES = {
     "chatml": Template(CHATML),
     "bare": Template(BARE, "<|im_start|>", "<|im_end|>"),
-    "numbered": Template(NUMBERED, is_local=False),
+    "numbered": Template(NUMBERED),
     "braces": Template(BRACES),
-    "fused": Template(FUSED, is_local=False),
-    "moved": Template(MOVED, is_local=False),
+    "fused": Template(FUSED),
+    "system-first": Template(SYSTEM_FIRST),
+    "moved": Template(MOVED),
 }

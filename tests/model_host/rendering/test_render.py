@@ -31,7 +31,7 @@ from replica.log.body import (
     ToolResult,
     Tools,
 )
-from tests.model_host.templates import ALTERNATING, NEMO
+from tests.model_host.templates import ALTERNATING, GEMMA3, LLAMA2, NEMO
 
 CHATML = (
     "{% for message in messages %}{% if loop.first and message['role'] != 'system' %}"
@@ -310,6 +310,52 @@ def test_a_template_without_system_turns_refuses_a_system_message_from_the_first
     renderer = Renderer.load(Template(NEMO), ENCODER)
     with pytest.raises(TemplateUnsupported, match="no system turns"):
         render(items(system("Be kind."), user("hi"), REQUEST, final=(2,)), renderer)
+
+
+@pytest.mark.parametrize("source", [ALTERNATING, GEMMA3, LLAMA2, NEMO])
+def test_a_second_answer_in_a_row_is_refused_where_turns_must_alternate(source: str):
+    """It would stand in every later context, which the template refuses too."""
+    renderer = Renderer.load(Template(source), ENCODER)
+    done = generation("yes", FinishReason.STOP)
+    first = render(items(user("hi"), REQUEST, done, user("and?"), REQUEST, final=(1, 4)), renderer)
+    again = ContextItem(EntryId(b"\xaa" * 32), REQUEST, is_final=True)
+    base = renderer.extend(first.context, [])
+    with pytest.raises(TemplateUnsupported, match="turn of assistant, which aaaaaaaaaaaa opens"):
+        answered = ContextItem(EntryId(b"\xbb" * 32), done, is_final=False)
+        renderer.extend(base.context, [Listing((answered, again))])
+
+
+def test_a_refusal_names_the_turn_and_the_words_of_the_template():
+    renderer = Renderer.load(Template(LLAMA2), ENCODER)
+    done = generation("yes", FinishReason.STOP)
+    context = items(
+        user("hi"), REQUEST, done, system("Be kind."), user("more"), REQUEST, final=(1, 5)
+    )
+    words = "a turn of system, which 030303030303 opens behind one of assistant: Conversation roles"
+    with pytest.raises(TemplateUnsupported, match=words):
+        render(context, renderer)
+
+
+HEADERS = (
+    LLAMA2,
+    "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}"
+    "{% if add_generation_prompt %}<assistant>{{ messages|length }}<think>{% endif %}",
+)
+
+
+@pytest.mark.parametrize("source", HEADERS, ids=["constant", "counting"])
+def test_a_header_stays_as_it_was_when_the_answer_was_asked_for(source: str):
+    renderer = Renderer.load(Template(source, bos_token="<s>", eos_token="</s>"), ENCODER)
+    done = generation("yes", FinishReason.STOP)
+    context = items(user("hi"), REQUEST, done, user("more"), REQUEST, done, final=(1, 4))
+    shorter, whole = render(context[:2], renderer), render(context, renderer)
+    assert whole.tokens[:2] == shorter.tokens
+    assert whole.tokens[:5] == render(context[:5], renderer).tokens
+    extended = render(context[2:], renderer, shorter.context)
+    assert extended.context.digest == whole.context.digest
+    assert Renderer(renderer.template, ENCODER).extend(
+        renderer.empty, [Listing(tuple(context))]
+    ).tokens == whole.tokens  # fmt: skip
 
 
 def test_messages_in_a_row_are_one_turn_where_turns_must_alternate():

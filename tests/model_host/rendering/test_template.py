@@ -3,7 +3,7 @@
 import pytest
 
 from model_host.refusals import TemplateUnsupported
-from model_host.rendering.template import Template, check_template, find_pairs
+from model_host.rendering.template import Template, check_template, find_headers, find_pairs
 from tests.model_host.rendering.test_render import CHATML, ENCODER, TEMPLATE
 from tests.model_host.templates import (
     ALTERNATING,
@@ -52,6 +52,7 @@ LAST_TURN_THINKS = (
     "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
 )
 COUNTING = "{% for m in messages %}{{ messages|length }}{{ m['content'] }}{% endfor %}"
+COUNTING_HEADER = "{% if add_generation_prompt %}{{ messages|length }}:{% endif %}"
 HEADER_THINKS = (
     "{% for m in messages %}<{{ m['role'] }}>{{ m['content'] }}{% endfor %}"
     "{% if add_generation_prompt %}<assistant><think>{% endif %}"
@@ -66,7 +67,10 @@ def test_the_literals_of_a_local_template_are_those_of_pairs_of_roles(source: st
     turns = ["system", "user", "assistant", "user", "user", "assistant", "tool"]
     found = template.literals(turns, header=False)
     assert found[:-1] == [pairs[key] for key in zip([None, *turns], turns, strict=False)]
-    assert template.literals(turns, header=True)[-1] == pairs["tool", "assistant"]
+    headers = find_headers(template)
+    assert headers is not None
+    assert template.literals(turns, header=True)[-1] == headers["tool"]
+    assert headers["tool"] == pairs["tool", "assistant"]
 
 
 def test_a_local_template_may_refuse_pairs_of_roles():
@@ -77,7 +81,21 @@ def test_a_local_template_may_refuse_pairs_of_roles():
     assert pairs["user", "user"] is None
 
 
-@pytest.mark.parametrize("source", [LAST_TURN_THINKS, COUNTING, HEADER_THINKS])
+def test_a_header_is_not_always_the_literal_that_opens_an_answer():
+    thinks, llama = Template(HEADER_THINKS), Template(LLAMA2)
+    pairs, headers = find_pairs(thinks), find_headers(thinks)
+    assert pairs is not None
+    assert headers is not None
+    assert (pairs["user", "assistant"], headers["user"]) == ("<assistant>", "<assistant><think>")
+    assert find_headers(llama) == {"user": " [/INST]"}
+    assert llama.literals(["user", "assistant"], header=False)[1] == " [/INST] "
+
+
+def test_headers_that_look_further_than_one_turn_are_not_known():
+    assert find_headers(Template(COUNTING + COUNTING_HEADER)) is None
+
+
+@pytest.mark.parametrize("source", [LAST_TURN_THINKS, COUNTING])
 def test_a_template_that_looks_further_than_two_turns_is_not_local(source: str):
     assert find_pairs(Template(source)) is None
 

@@ -43,6 +43,11 @@ def test_turns_of_the_user_stand_apart_elsewhere(source: str):
     assert not turn_rules_of(Template(source)).joins_user
 
 
+def test_a_template_that_wants_a_system_turn_first_is_asked_behind_one():
+    wants = "{% if messages[0].role != 'system' %}{{ raise_exception('no') }}{% endif %}"
+    assert turn_rules_of(Template(wants + QWEN)) == turn_rules_of(Template(QWEN))
+
+
 def test_a_template_without_the_role_gets_results_in_turns_of_the_user():
     turns = turn_rules_of(Template(ALTERNATING))
     assert (turns.result_role, turns.marks_results) == ("user", True)
