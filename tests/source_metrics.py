@@ -17,17 +17,39 @@ _BLOCKS = (
     ast.If, ast.For, ast.AsyncFor, ast.While, ast.With, ast.AsyncWith, ast.Try, ast.TryStar,
     ast.Match,
 )  # fmt: skip
+_PARTS = ("body", "handlers", "orelse", "finalbody", "cases")
+"""Fields of a module or statement that hold others."""
 
 
-def sizes_beyond(source: str) -> dict[str, int]:
-    """Return the sizes of a module's text that exceed their bar, by what they measure."""
-    return {name: size for name, size, bar in _sizes(source) if size > bar}
+def statements(node: ast.AST) -> Iterator[ast.AST]:
+    """Yield a module or statement and all statements, handlers and cases inside it.
+
+    No expression holds one of them, and most nodes of a module belong to expressions.
+    """
+    yield node
+    for inner in _inside(node):
+        yield from statements(inner)
 
 
-def _sizes(source: str) -> Iterator[tuple[str, int, int]]:
+def _inside(node: ast.AST) -> Iterator[ast.AST]:
+    """Yield the statements, handlers and cases right inside a module or statement."""
+    for part in _PARTS:
+        yield from getattr(node, part, ())
+
+
+def sizes_beyond(source: str, tree: ast.Module | None = None) -> dict[str, int]:
+    """Return the sizes of a module's text that exceed their bar, by what they measure.
+
+    `tree` is what the text was parsed to, if it was.
+    """
+    parsed = tree if tree is not None else ast.parse(source)
+    return {name: size for name, size, bar in _sizes(source, parsed) if size > bar}
+
+
+def _sizes(source: str, tree: ast.Module) -> Iterator[tuple[str, int, int]]:
     """Yield the name of each size, the size, and its bar."""
     yield "lines", len(source.splitlines()), FILE_LINES_MAX
-    for node in ast.walk(ast.parse(source)):
+    for node in statements(tree):
         if isinstance(node, _FUNCTIONS):
             yield f"{node.name} lines", _lines(node), FUNCTION_LINES_MAX
             yield f"{node.name} nesting", _nesting(node), NESTING_MAX
@@ -44,7 +66,7 @@ def _lines(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
 def _nesting(node: ast.AST) -> int:
     """Return how deep blocks lie in one another; an elif lies no deeper than its if."""
     deepest = 0
-    for child in ast.iter_child_nodes(node):
+    for child in _inside(node):
         is_elif = isinstance(node, ast.If) and node.orelse == [child] and isinstance(child, ast.If)
         deepest = max(deepest, _nesting(child) + (isinstance(child, _BLOCKS) and not is_elif))
     return deepest

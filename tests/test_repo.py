@@ -6,6 +6,9 @@ import re
 import subprocess
 import sys
 import tomllib
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -14,7 +17,7 @@ from antiphon.v1 import log_pb2
 from spec import limit_meanings, tables
 from tests.import_rules import offers
 from tests.references import Targets, decisions_of, sections_of
-from tests.source_metrics import sizes_beyond
+from tests.source_metrics import sizes_beyond, statements
 
 ROOT = Path(__file__).parent.parent
 STUBS = ROOT / "antiphon" / "v1"
@@ -48,6 +51,43 @@ def _sources() -> list[Path]:
 
 def _name(path: Path) -> str:
     return str(path.relative_to(ROOT))
+
+
+@dataclass(frozen=True)
+class Source:
+    """What the tests of this file ask of a module; its tree is a hundred times as large."""
+
+    imported: dict[str, set[str]]
+    """The names imported from each module."""
+    modules: set[str]
+    """The modules imported by either form of import, as they are written."""
+    functions: set[str]
+    beyond: dict[str, int]
+    """The sizes that exceed their bar."""
+
+
+SourceOf = Callable[[Path], Source]
+
+
+@pytest.fixture(scope="module")
+def source_of() -> SourceOf:
+    """Return a module's source, which is parsed once for all tests: of all modules it is 1.5 s."""
+    return cache(_source)
+
+
+def _source(path: Path) -> Source:
+    text = path.read_text()
+    tree = ast.parse(text)
+    imported: dict[str, set[str]] = {}
+    plain, functions = set[str](), set[str]()
+    for node in statements(tree):
+        if isinstance(node, ast.ImportFrom) and node.module is not None:
+            imported.setdefault(node.module, set()).update(alias.name for alias in node.names)
+        elif isinstance(node, ast.Import):
+            plain |= {alias.name for alias in node.names}
+        elif isinstance(node, FUNCTIONS):
+            functions.add(node.name)
+    return Source(imported, plain | imported.keys(), functions, sizes_beyond(text, tree))
 
 
 REASONS = ROOT / "tests" / "reasons.txt"
@@ -84,14 +124,11 @@ def test_every_requirement_is_listed_in_the_words_of_its_chapter() -> None:
         assert words in chapters[entry["chapter"]], f"{requirement}: {words}"
 
 
-def test_every_requirement_names_a_test_that_exists() -> None:
-    tests: dict[str, set[str]] = {}
+def test_every_requirement_names_a_test_that_exists(source_of: SourceOf) -> None:
     for requirement, entry in _requirements().items():
         file, _, function = entry["test"].partition("::")
-        if file not in tests:
-            tree = ast.parse((ROOT / file).read_text())
-            tests[file] = {n.name for n in ast.walk(tree) if isinstance(n, FUNCTIONS)}
-        assert function in tests[file], f"{requirement} names {entry['test']}"
+        named = f"{requirement} names {entry['test']}"
+        assert function in source_of(ROOT / file).functions, named
         assert function.startswith("test_")
 
 
@@ -187,11 +224,11 @@ def test_reserved_kind_numbers_stay_free() -> None:
 # --- sizes and places ----------------------------------------------------------------
 
 
-def test_modules_functions_and_classes_stay_small() -> None:
+def test_modules_functions_and_classes_stay_small(source_of: SourceOf) -> None:
     beyond = {
         f"{_name(path)}: {size}": number
         for path in _sources()
-        for size, number in sizes_beyond(path.read_text()).items()
+        for size, number in source_of(path).beyond.items()
     }
     assert beyond == {}
 
@@ -235,54 +272,43 @@ DOUBLES = {
 """Test doubles of drivers, and the core that each of them drives."""
 
 
-def test_doubles_use_the_rules_of_the_core() -> None:
+def test_doubles_use_the_rules_of_the_core(source_of: SourceOf) -> None:
     """A copy of a rule drifts, and a test of the copy proves nothing."""
     for folder in ("simulation", "support"):
         for path in _files(".py", under=ROOT / "tests" / folder):
             if "planted" in path.parts:  # bugs are planted in the cores themselves
                 continue
-            imported = _imports(path)
+            imported = source_of(path).imported
             driven = CORES.keys() & imported.keys()
             names = {name for named in imported.values() for name in named}
             left_to_them = {name for core in driven for name in CORES[core]}
             assert not names & left_to_them, _name(path)
     for double, core in DOUBLES.items():
-        assert core in _imports(ROOT / double), f"{double} does not drive {core}"
-
-
-def _imports(path: Path) -> dict[str, set[str]]:
-    """Return the names imported from each module."""
-    found: dict[str, set[str]] = {}
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.ImportFrom) and node.module is not None:
-            found.setdefault(node.module, set()).update(alias.name for alias in node.names)
-    return found
+        assert core in source_of(ROOT / double).imported, f"{double} does not drive {core}"
 
 
 BESIDE = ("bench", "tests")
 """Top packages that are no part of the program: tests may import both, bench itself."""
 
 
-def test_nothing_imports_the_tests_and_only_they_import_the_benchmarks() -> None:
+def test_nothing_imports_the_tests_and_only_they_import_the_benchmarks(
+    source_of: SourceOf,
+) -> None:
     for path in _sources():
         importer = path.relative_to(ROOT).parts[0]
         forbidden = {*BESIDE} - {"bench": {"bench"}, "tests": {*BESIDE}}.get(importer, set())
-        assert not {name.split(".")[0] for name in _modules_of(path)} & forbidden, _name(path)
+        packages = {name.split(".")[0] for name in source_of(path).modules}
+        assert not packages & forbidden, _name(path)
 
 
-def _modules_of(path: Path) -> set[str]:
-    """Return the modules imported by either form of import, as they are written."""
-    tree = ast.walk(ast.parse(path.read_text()))
-    plain = {a.name for node in tree if isinstance(node, ast.Import) for a in node.names}
-    return plain | _imports(path).keys()
-
-
-def test_every_name_that_a_package_offers_has_a_user_outside_it() -> None:
+def test_every_name_that_a_package_offers_has_a_user_outside_it(source_of: SourceOf) -> None:
     """Tests are none: they import the module that they test."""
     rules = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]
     (packages,) = (c["packages"] for c in rules["contracts"] if c["type"] == "offered")
     users = [p for p in _sources() if p.relative_to(ROOT).parts[0] != "tests"]
-    imports = {".".join(p.relative_to(ROOT).with_suffix("").parts): _imports(p) for p in users}
+    imports = {
+        ".".join(p.relative_to(ROOT).with_suffix("").parts): source_of(p).imported for p in users
+    }
     for package in packages:
         used = set[str]()
         for user, imported in imports.items():
@@ -297,13 +323,13 @@ CLOCKS = {"time", "datetime"}
 PURE = ("replica", "syncd", "model_host")
 
 
-def test_pure_modules_read_no_clock() -> None:
+def test_pure_modules_read_no_clock(source_of: SourceOf) -> None:
     """Times come from callers, which use them for leases, tickets and time-outs (CONV-3)."""
     for package in PURE:
         for path in _files(".py", under=ROOT / package):
             if DRIVERS & {*path.relative_to(ROOT).parts}:
                 continue
-            assert not _modules_of(path) & CLOCKS, _name(path)
+            assert not source_of(path).modules & CLOCKS, _name(path)
 
 
 def test_no_verdict_reads_the_time_that_an_author_states() -> None:
