@@ -45,6 +45,10 @@ if keeps_files_in_memory():
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
+# A daemon that runs in a test shows a traceback as one that configures its log does. By itself
+# structlog shows all locals too, laid out in tables, in 50 ms for each bug that a test plants.
+structlog.get_config()["processors"][-1].exception_formatter = structlog.dev.plain_traceback
+
 # A runner builds the tree of all sixty commands for each call, in half of the call's time.
 testing._get_command = cache(main.get_command)
 
