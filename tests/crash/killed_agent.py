@@ -15,10 +15,15 @@ from pathlib import Path
 
 from replica.imports import uncollected
 
-with uncollected():  # and before the forks
+with uncollected():  # and before the forks, with what the program imports when it uses it
+    import anyio._backends._asyncio  # noqa: F401
     import grpc.aio  # noqa: F401
 
+    import antiphon.aio
+    import antiphon.library.io.blocking
+    import antiphon.library.io.local
     import antiphon.library.io.replica  # noqa: F401
+    import replica.document.projection
     import replica.io.replica  # noqa: F401
     from replica.io.store import Store
     from tests.crash import whole_program
