@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+from collections.abc import Iterator
 
 import pytest
 
@@ -10,6 +11,17 @@ from syncd.io import collection as module
 from syncd.io.collection import FULL_PASS_S, Collection
 from syncd.shelf import HubShelf
 from tests.support.writers import Writer
+
+
+@pytest.fixture(autouse=True)
+def frozen_again() -> Iterator[None]:
+    """Begin with nothing frozen; then spare other tests' passes the modules again (conftest.py).
+
+    Each pass over all of them takes half a second, and there are many to come.
+    """
+    gc.unfreeze()
+    yield
+    gc.freeze()
 
 
 def _shelf(count: int, bytes_max: int) -> HubShelf:
