@@ -5,11 +5,6 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-import matplotlib
-
-matplotlib.use("Agg")
-import matplotlib.pyplot as plt  # the backend is chosen first
-
 
 def draw(name: str, result: dict[str, Any], folder: Path) -> list[Path]:
     """Draw the plot of one benchmark; return the files written: none without a plot."""
@@ -23,6 +18,11 @@ def draw(name: str, result: dict[str, Any], folder: Path) -> list[Path]:
     }
     if name not in draws:
         return []
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt  # the backend is chosen first
+
     figure, axes = plt.subplots(figsize=(7, 3.6), layout="constrained")
     draws[name](axes, result)
     path = folder / f"{name}.png"

@@ -17,6 +17,7 @@ from bench.result import Goal
 RESULTS = json.loads((FOLDER / "results.json").read_text())
 
 
+@pytest.mark.xdist_group("plots")  # one process imports matplotlib
 @pytest.mark.parametrize("name", RESULTS)
 def test_the_plots_of_the_results_can_be_drawn(name: str, tmp_path: Path) -> None:
     assert name in BENCHES
