@@ -30,8 +30,8 @@ def register(app: typer.Typer) -> None:
         """Cancel the answers that the next message would wait for.
 
         The text received so far is kept. The next message no longer waits for these
-        answers. An answer that arrives later is shown beside the branch. With --call
-        the branch goes on without the result of a tool, which may be running yet.
+        answers. An answer that arrives later is shown beside the branch. With --call,
+        the branch continues without the result of a tool, which may still be running.
         """
         async with session.replica() as replica:
             chosen = await session.choose(replica.store, conversation)

@@ -34,7 +34,7 @@ def register(app: typer.Typer) -> None:
     ) -> int:
         """Chat with the model and the other members; /help lists the commands.
 
-        Where no conversation is held yet, one is begun.
+        If this replica holds no conversation yet, it creates one.
         """
         way = parse_conflict(conflict)
         changes = {"output_tokens_max": max_tokens, "profile": profile}

@@ -20,7 +20,7 @@ from typing import Annotated, Any, get_type_hints
 
 import typer
 import typer.exceptions
-from typer.core import TyperCommand, TyperGroup, TyperOption
+from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 
 from antiphon.cli.config import load_settings, require_folder
 from antiphon.cli.errors import FileUnusable, Unconfirmed, UsageInvalid
@@ -73,22 +73,24 @@ class RootOptions:
     is_verbose: bool = False
 
 
-class _PlainFlags:
-    """Shows flags without a type in the help, since they have no value."""
+class _PlainTypes:
+    """Shows no type in the help for flags, which have no value, and for lists of arguments."""
 
     def get_params(self, ctx: Any) -> list[Any]:
         params: list[Any] = super().get_params(ctx)  # type: ignore[misc]  # of the class beside it
         for param in params:
             if isinstance(param, TyperOption) and param.is_flag:
                 param.metavar = ""
+            if isinstance(param, TyperArgument) and param.nargs != 1:
+                param.__dict__["display_type_rich"] = lambda ctx: None  # noqa: ARG005  # by name
         return params
 
 
-class Command(_PlainFlags, TyperCommand):
+class Command(_PlainTypes, TyperCommand):
     """A command."""
 
 
-class Group(_PlainFlags, TyperGroup):
+class Group(_PlainTypes, TyperGroup):
     """A group of commands, which reports wrong usage as every other error is reported."""
 
     def main(

@@ -34,8 +34,8 @@ class Settings(ProgramSettings):
     services_dir: Folder = Field(DEFAULT_ROOT, validate_default=False)
     """Folder of the hub's and the host's data under `antiphon up`."""
     model: str = "SmolLM2-135M-Instruct"
-    """The model that `antiphon up` serves: a name, or the path of a GGUF or model folder; with @q4,
-    @bf16 or @fp32 behind it in these numerics."""
+    """The model that `antiphon up` serves: a name, or the path of a GGUF or model folder; add @q4,
+    @bf16 or @fp32 to set its numerics."""
     numerics: Numerics = "auto"
     """Number formats of the computation: q4, bf16, fp32, or auto; see spec/07-host §7."""
     host_module: str = "model_host"

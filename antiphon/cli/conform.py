@@ -39,15 +39,19 @@ def register(app: typer.Typer) -> None:
 @suite
 def core(  # noqa: PLR0917  # options, each given by its name
     command: Annotated[
-        list[str] | None, typer.Argument(metavar="-- COMMAND", help="Answers questions on stdin.")
+        list[str] | None,
+        typer.Argument(metavar="-- COMMAND", help="The core, which answers questions on stdin."),
     ] = None,
     list_cases: ListFlag = False,
     only: Only = "",
     without: Annotated[
-        list[str] | None, typer.Option(help="Leave out a kind of question, such as bundle.")
+        list[str] | None,
+        typer.Option(metavar="KIND", help="Leave out a kind of question, such as bundle."),
     ] = None,
-    logs: Annotated[int, typer.Option(min=0, help="Random logs besides the vectors.")] = 20,
-    seed: Annotated[int, typer.Option(help="Seed of the first random log.")] = 0,
+    logs: Annotated[
+        int, typer.Option(metavar="N", min=0, help="Random logs besides the vectors.")
+    ] = 20,
+    seed: Annotated[int, typer.Option(metavar="N", help="Seed of the first random log.")] = 0,
     json_file: Json = None,
     junit: Junit = None,
     html: Html = None,

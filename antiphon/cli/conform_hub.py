@@ -26,17 +26,25 @@ if TYPE_CHECKING:
 
 @suite
 def hub(  # noqa: PLR0917  # options, each given by its name
-    address: Annotated[str, typer.Argument(help="The hub, host:port on loopback.")] = "",
+    address: Annotated[
+        str, typer.Argument(metavar="ADDRESS", help="The hub, host:port on loopback.")
+    ] = "",
     list_cases: ListFlag = False,
     only: Only = "",
     restart: Annotated[
-        str, typer.Option(metavar="COMMAND", help="Kills the hub and starts it again.")
+        str,
+        typer.Option(metavar="COMMAND", help="A command that kills the hub and starts it again."),
     ] = "",
     vouched: Annotated[
         Path | None,
         typer.Option(help="File with the private key, in hex, of a host the hub vouches for."),
     ] = None,
-    wait: Annotated[float, typer.Option(min=0, help="Seconds to wait for a time to pass.")] = 90,
+    wait: Annotated[
+        float,
+        typer.Option(
+            metavar="SECONDS", min=0, help="Longest wait for a time of the protocol to pass."
+        ),
+    ] = 90,
     json_file: Json = None,
     junit: Junit = None,
     html: Html = None,

@@ -31,7 +31,10 @@ from replica.io import load_or_create
 Address = Annotated[str, typer.Argument(metavar="ADDRESS", help="The hub, host:port.")]
 
 HostKey = Annotated[
-    str, typer.Option("--host", help="The host's key; without, the first that the hub names.")
+    str,
+    typer.Option(
+        "--host", metavar="KEY", help="The host's key; default: the first that the hub names."
+    ),
 ]
 
 _Run = TypeVar("_Run")
@@ -51,7 +54,10 @@ def divergence(
     list_cases: ListFlag = False,
     only: Only = "",
     seed: Annotated[
-        int | None, typer.Option(help="Other keys and ids, for a hub that holds the recorded ones.")
+        int | None,
+        typer.Option(
+            metavar="N", help="Other keys and ids, for a hub that holds the recorded ones."
+        ),
     ] = None,
     json_file: Json = None,
     junit: Junit = None,
@@ -119,9 +125,12 @@ def host(
 @suite
 def client(
     command: Annotated[
-        list[str] | None, typer.Argument(metavar="-- COMMAND", help="Obeys commands on stdin.")
+        list[str] | None,
+        typer.Argument(metavar="-- COMMAND", help="The client, which obeys commands on stdin."),
     ] = None,
-    jobs: Annotated[int, typer.Option(min=1, max=32, help="Processes of the client.")] = 4,
+    jobs: Annotated[
+        int, typer.Option(metavar="N", min=1, max=32, help="Processes of the client.")
+    ] = 4,
     list_cases: ListFlag = False,
     only: Only = "",
     json_file: Json = None,

@@ -20,8 +20,11 @@ from antiphon.conformance.cases import Check
 from antiphon.conformance.questions import Case
 from replica.errors import AntiphonError
 
-ListFlag = Annotated[bool, typer.Option("--list", help="Print the cases alone.")]
-Only = Annotated[str, typer.Option(help="Cases whose name has this text, or of this requirement.")]
+ListFlag = Annotated[bool, typer.Option("--list", help="Print the cases and run none.")]
+Only = Annotated[
+    str,
+    typer.Option(metavar="TEXT", help="Cases whose name has this text, or of this requirement."),
+]
 Json = Annotated[Path | None, typer.Option("--json", help="Report as JSON.")]
 Junit = Annotated[Path | None, typer.Option("--junit", help="Report as JUnit XML.")]
 Html = Annotated[Path | None, typer.Option("--html", help="Report as one HTML page.")]

@@ -46,7 +46,7 @@ RoleOption = Annotated[
     str,
     typer.Option(
         metavar="writer|reader|host",
-        help="Whether they may write, or read alone; or the code is for a model host.",
+        help="Role of the newcomer: may write, may only read, or is a model host.",
     ),
 ]
 
@@ -71,8 +71,8 @@ async def invite_(
 ) -> int:
     """Print a code with which one person can join a conversation, within 24 hours.
 
-    Give it to them in private: whoever has it first can join. Your replica grants the role
-    by itself while any command of yours runs that is linked to the hub.
+    Give it to them in private: the first person to use it can join. Your replica grants the
+    role automatically while any command of yours runs that is linked to the hub.
     """
     if role.lower() not in ROLES:
         raise ArgumentInvalid(f"--role is writer, reader or host, not '{role}'")
@@ -144,7 +144,7 @@ async def invitations(
     session: Session,
     *,
     revoke: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Revoke the open ones for this name.")
+        str | None, typer.Option(metavar="NAME", help="Revoke the unused codes for this name.")
     ] = None,
 ) -> int:
     """List the invitations made here, or revoke some."""
@@ -222,13 +222,14 @@ async def join(
     code: Annotated[str, typer.Argument(metavar="CODE", help="The code of `antiphon invite`.")],
     *,
     no_wait: Annotated[
-        bool, typer.Option("--no-wait", help="Leave the proof, and do not wait for the answer.")
+        bool,
+        typer.Option("--no-wait", help="Leave the proof at the hub; do not wait for the answer."),
     ] = False,
 ) -> None:
     """Join a conversation with a code, and fetch it.
 
-    Shows your key, which the inviter sees too. While the inviter is offline this waits;
-    running it again later goes on.
+    Prints your key, which the inviter sees too. The command waits until the inviter's replica
+    answers. You can interrupt it, and run it again later.
     """
     invitation = read_code(code)
     public = session.public()

@@ -47,7 +47,11 @@ def register(app: typer.Typer) -> None:
             Path, typer.Argument(metavar="FILE", help="The file for the encrypted key.")
         ],
     ) -> None:
-        """Write your key into a file, encrypted with a passphrase."""
+        """Write your key into a file, encrypted with a passphrase.
+
+        The passphrase is asked for on the terminal, or taken from the variable
+        ANTIPHON_PASSPHRASE.
+        """
         path = session.settings.key_path
         keys.require_not_gone(path, session.settings.store_path)
         if not path.exists():
@@ -62,7 +66,8 @@ def register(app: typer.Typer) -> None:
     ) -> None:
         """Restore a backed-up key; an existing key is never replaced.
 
-        Beside a log it is the key that the log was written with.
+        If the folder has a log, the backup must contain the key that wrote it. The passphrase
+        is asked for on the terminal, or taken from the variable ANTIPHON_PASSPHRASE.
         """
         owner = await own_key_of(session.settings.store_path)
         text = read_file(file)

@@ -53,7 +53,9 @@ def register(app: typer.Typer) -> None:
         ] = False,
         after: Annotated[
             list[str] | None,
-            typer.Option(help="Skip this entry and its ancestors: the cursor of -f."),
+            typer.Option(
+                metavar="ENTRY", help="Skip this entry and its ancestors: the cursor of -f."
+            ),
         ] = None,
         everything: Annotated[
             bool, typer.Option("--all", help="All branches and kinds, in (lamport, id) order.")

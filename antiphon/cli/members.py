@@ -64,7 +64,7 @@ def register(app: typer.Typer) -> None:
         name: Annotated[str, typer.Argument(metavar="NAME", help="Your name for it.")],
         conversation: ConversationArgument = None,
     ) -> None:
-        """Name a key. The name stays beside this replica."""
+        """Name a key. The name is stored in this replica only."""
         async with session.replica(linked=False) as replica:
             held = await replica.load(await session.choose(replica.store, conversation))
             names = await petnames.names(replica.store)
@@ -87,10 +87,10 @@ async def remove(
         bool, typer.Option("--yes", "-y", help="Do not ask; leave also as the last owner.")
     ] = False,
 ) -> int:
-    """Remove a member for good; what they wrote until now stays.
+    """Remove a member permanently; their messages so far stay.
 
-    Only an owner can, and only keys granted after their own. With your own key you leave the
-    conversation yourself, which is asked first.
+    Only an owner can remove others, and only keys granted after their own. Remove your own key
+    to leave the conversation; the command asks first.
     """
     async with session.replica() as replica:
         chosen = await session.choose(replica.store, conversation)

@@ -51,7 +51,10 @@ SeedOption = Annotated[
     typer.Option(metavar="N", min=0, help="Seed of every answer; 0 for a new one each time."),
 ]
 MaxTokensOption = Annotated[
-    int, typer.Option(metavar="N", min=1, help="Output tokens per answer; a longer one can go on.")
+    int,
+    typer.Option(
+        metavar="N", min=1, help="Output tokens per answer; one cut off can be continued."
+    ),
 ]
 StopOption = Annotated[
     list[str] | None, typer.Option(metavar="TEXT", help="End an answer before this text.")
@@ -61,7 +64,8 @@ SharePagesOption = Annotated[
     typer.Option(
         "--share-pages",
         help="Let hosts reuse what they computed for your other conversations with this option,"
-        " whoever reads them. A member can tell by the time to an answer what those begin with.",
+        " even if those have other readers. From the time to an answer, a member can tell how those"
+        " begin.",
     ),
 ]
 
@@ -97,9 +101,10 @@ async def new(
     Its model host is the one named here, else the one pinned in the settings
     (`host`), else the first the hub vouches for.
 
-    Limits, stop texts and sampling options given here are written into the
-    log, as defaults for all members, with what the host recommends for the
-    others. Without a sampling option, each request states what its host recommends.
+    Limits, stop texts and sampling options given here are written to the log as
+    defaults for all members. Options that you leave out take the host's
+    recommended values. Without any sampling option, each request takes the values
+    that its host recommends.
     """
     check_text(system or "")
     _check_stop(stop or [])

@@ -98,11 +98,11 @@ def register(app: typer.Typer) -> None:
     async def repair(session: Session) -> int:
         """Mend the key file and the store of a data folder; fetch the rest from the hub.
 
-        Give --data-dir for the folder of a hub or a model host. What was damaged is set
-        aside beside the new files. Exit 1 if a deletion is lost, or if entries are still missing:
-        those of a hub come from its members, once it runs again. Of a conversation that is gone
-        whole, the number of entries is said until a hub was asked. Refused while a process has
-        the folder open, with the id of that process.
+        Give --data-dir for the folder of a hub or a model host. Damaged files are set aside
+        beside the new ones. Exit 1 if a deletion is lost, or if entries are still missing: a hub
+        gets them from its members once it runs again. If a whole conversation is lost, `repair`
+        prints its number of entries until a hub has been asked. Refused while a process has the
+        folder open, with the id of that process.
         """
         if not session.folder.is_dir():
             raise NothingHere(f"{session.folder} does not exist")

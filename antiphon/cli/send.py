@@ -101,7 +101,7 @@ WithinOption = Annotated[
         "--within",
         metavar="SECONDS",
         min=1.0,
-        help="Time for the answer to begin; later it is refused, and not waited for.",
+        help="Time in which the answer must begin; after that, the host refuses it.",
     ),
 ]
 TemperatureOption = Annotated[
@@ -115,7 +115,9 @@ ProfileOption = Annotated[
 ]
 ContinueOption = Annotated[
     bool,
-    typer.Option("--continue", help="Go on with the last answer, which was cut off, in its form."),
+    typer.Option(
+        "--continue", help="Continue the last answer, which was cut off, in the same format."
+    ),
 ]
 MaxTokensOption = Annotated[int | None, typer.Option(metavar="N", min=1, help="Output tokens.")]
 

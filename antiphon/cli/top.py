@@ -38,7 +38,7 @@ def register(app: typer.Typer) -> None:
     async def top(
         session: Session,
         *,
-        once: Annotated[bool, typer.Option("--once", help="Show it once and end.")] = False,
+        once: Annotated[bool, typer.Option("--once", help="Print one sample and exit.")] = False,
         interval: Annotated[
             float, typer.Option(metavar="SECONDS", min=INTERVAL_MIN_S, help="Time between samples.")
         ] = INTERVAL_S,
@@ -47,7 +47,9 @@ def register(app: typer.Typer) -> None:
         """Show what a model host computes: queue, batch, times, memory, running requests.
 
         An operator of the host sees all running requests, others those of their
-        conversations. It ends with q or Ctrl-C.
+        conversations. On a terminal, it runs until q or Ctrl-C, and waits for a host that is
+        away. With --json it writes an object for each sample, or for the error in its place.
+        Otherwise, without a terminal, it prints one sample and exits.
         """
         poll = HostPoll(session, host_address)
         is_live = session.out.data.is_terminal and not session.out.as_json

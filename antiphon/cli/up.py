@@ -26,8 +26,8 @@ ModelOption = Annotated[
     list[str] | None,
     typer.Option(
         metavar="NAME|PATH[@NUMERICS]",
-        help="A model's name, or the path of a GGUF or model folder; with @q4, @bf16 or @fp32"
-        " behind it in these numerics. Several are offered as profiles, the first as the default.",
+        help="A model's name, or the path of a GGUF or model folder; add @q4, @bf16 or @fp32"
+        " to set its numerics. Several are offered as profiles, the first as the default.",
     ),
 ]
 

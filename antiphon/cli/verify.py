@@ -38,7 +38,8 @@ def register(app: typer.Typer) -> None:
     ) -> None:
         """Check ids, signatures, digests, lanes, seals and drafts; exit 1 for damage.
 
-        What the authors did is noted: forks, void entries, bodies that they kept back.
+        Forks, void entries and withheld bodies are caused by their authors. They are listed as
+        notes and do not count as damage.
         """
         lost, differs = 0, None
         if hub and (bundle is not None or everything):

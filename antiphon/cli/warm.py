@@ -39,7 +39,7 @@ def register(app: typer.Typer) -> None:
 
         The next answer then begins sooner. The host does it while it has no
         answer to compute; Ctrl-C ends it. With --keep, other conversations
-        can't push it out of the host's memory for so many minutes.
+        can't push it out of the host's memory for this many minutes.
         """
         async with session.replica() as replica:
             chosen = await session.choose(replica.store, conversation)

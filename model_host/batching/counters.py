@@ -257,16 +257,17 @@ def _add_derived_state(made: Measures, state: EngineState, limits: dict[str, int
         {t.name: t.tokens for t in tiers if t.tokens is not None}, "tier",
     )  # fmt: skip
     made.counter(
-        "tier_evictions", "Slabs, conversations on disk and archives at the hub that made room.",
+        "tier_evictions",
+        "Evictions: slabs in memory, conversations on disk, archives at the hub.",
         {t.name: t.evictions for t in tiers}, "tier",
     )  # fmt: skip
     made.counter("restores", "Contexts lengthened from a checkpoint.", state.batch.restores)
     made.counter(
-        "restore_fallbacks", "Contexts computed since a checkpoint failed a check.",
+        "restore_fallbacks", "Contexts computed because a checkpoint failed a check.",
         state.batch.fallbacks,
     )  # fmt: skip
     made.counter(
-        "restores_declined", "Checkpoints not used since computing was sooner.",
+        "restores_declined", "Checkpoints not used because computing was faster.",
         state.batch.declined,
     )  # fmt: skip
     made.counter("checkpoints_written", "Checkpoints written.", state.checkpoints)

@@ -37,26 +37,27 @@ class HostConfig(ProgramSettings):
     data_dir: Folder = Path("~/.local/share/antiphon/host")
     """Keys, log store, journals; checkpoints under derived/."""
     key_ring: Folder | None = None
-    """Folder of the secrets that hosts share to exchange checkpoints; else the data folder."""
+    """Folder of the three secrets that hosts share to exchange checkpoints: salt.secret,
+    checkpoint.secret and archive.secret; default: the data folder."""
     hub: PeerAddress = "127.0.0.1:7411"
     """The hub to serve, host:port."""
     hub_key: HexKey | Literal[""] = ""
-    """Hex key that the hub must prove; needed off loopback, where nothing is pinned unseen."""
+    """Hex key that the hub must prove; required if the hub is not on loopback."""
     listen: ListenAddress = "127.0.0.1:0"
     """Address of HostService, host:port, on loopback; port 0 picks a free one."""
     model: Annotated[tuple[str, ...], NoDecode, Field(min_length=1)] = ("SmolLM2-135M-Instruct",)
     """A model's name, or the path of a GGUF file or Hugging Face folder. Several are offered as
-    profiles, the first as the default; @q4, @bf16 or @fp32 behind one is its numerics."""
+    profiles, the first as the default; add @q4, @bf16 or @fp32 to one to set its numerics."""
     numerics: Numerics = "auto"
-    """Number formats of the computation; q4 needs a model with weights of four bits. With auto
-    the model and the machine decide: q4 where both can, else bf16, else fp32."""
+    """Number formats of the computation; q4 needs a model with four-bit weights. auto uses
+    q4 if the model and the CPU support it, else bf16, else fp32."""
     context_tokens: int = 0
-    """Tokens of a context; 0 for the model's limit. Fewer shorten the start-up self-test."""
+    """Tokens of a context; 0 for the model's limit. Fewer shorten the self-test at start."""
     threads: int = Field(0, le=compute_threads.THREADS_MAX)
-    """Threads of the computation, four for each CPU at most, since more threads than CPUs wait for
-    each other; 0 for torch's choice."""
+    """Threads of the computation, at most four per CPU, because more threads than CPUs wait for
+    each other; with 0, torch chooses."""
     kv_bytes_max: int = 2 * GIB
-    """KV memory of all conversations, for each loaded profile."""
+    """Memory for keys and values of all conversations, for each loaded profile."""
     memory_bytes_max: int = 8 * GIB
     """Memory of all loaded profiles: weights, and kv_bytes_max for each."""
     weights_cache_bytes_max: int = 16 * GIB
@@ -72,10 +73,10 @@ class HostConfig(ProgramSettings):
     hub_checkpoint_tokens_min: int = Field(512, ge=1)
     """Shorter checkpoints are not uploaded."""
     owner_keys: list[HexKey] = Field(default_factory=list)
-    """Hex keys whose conversations are served, those that they created; empty: anyone's."""
+    """Hex keys whose conversations are served, those that they created; empty: everyone's."""
     invitations: list[str] = Field(default_factory=list, json_schema_extra={"metavar": "CODE"})
     """Codes of `antiphon invite --role host`: the host joins these conversations, and serves them
-    whoever created them."""
+    regardless of who created them."""
     open_per_owner_max: int = Field(limits.HOST_OPEN_PER_OWNER_MAX, ge=1)
     """Conversations of one creator that are open at a time; one more takes an idle one's place."""
     open_max: int = Field(limits.HOST_OPEN_MAX, ge=1, le=limits.CONVERSATIONS_PER_LINK_MAX)
