@@ -46,7 +46,10 @@ class Run(Blocking):
 
     @property
     def answer(self) -> e.Answer:
-        """The last answer. Raises RunUnfinished if the run has not ended."""
+        """The last answer.
+
+        Raises RunUnfinished if the run has not ended, was closed, or ended with an error.
+        """
         answer: e.Answer = self._core.answer
         return answer
 
@@ -84,7 +87,11 @@ class Conversation(Blocking):
     uninvite = blocking(conversations.Conversation.uninvite)
 
     def at(self, entry: EntryId) -> "Branch":
-        """Return a new branch that starts at an entry, such as an answer's; begin it with `ask`."""
+        """Return a new branch that starts at an entry, such as an answer's; begin it with `ask`.
+
+        Raises ArgumentInvalid if `entry` is not an id. If no such entry is here, the methods of
+        the branch raise it.
+        """
         return Branch(self._portal, self._core.at(entry))
 
     def switch(self, branch: "Branch | EntryId") -> None:

@@ -53,8 +53,10 @@ class Conversation(Members):
     async def ask(self, content: str | Sequence[Part], /, **options: Any) -> e.Answer:
         """Ask and return the answer; the question is queued after any that is being answered.
 
-        The options are those of `run`. Raises the refusal of the host or the hub, NoHost,
-        HostMissing, AnswerOverdue, KeyReused, RunTooLong, ClockInvalid, PeerIdentityChanged.
+        The options are those of `run`. Raises the refusal of the host or the hub,
+        ArgumentInvalid, ToolUnsuitable, BodyTooLarge, NotAllowed for a reader, KeyRemoved and
+        ConversationDeleted as `say` does, NoHost, HostMissing, AnswerOverdue, CallOpen, KeyReused,
+        RunTooLong, ClockInvalid, PeerIdentityChanged.
 
         >>> answer = await trip.ask("Capital of France?", key="job-17", max_tokens=100)
         >>> (await trip.ask("Capital of France?", key="job-17")).entry == answer.entry
@@ -90,6 +92,8 @@ class Conversation(Members):
         then free; to continue, run it again under the same key with a larger `calls_max`.
         `max_tokens` defaults to the conversation's limit, else 512.
         Other keyword arguments are fields of Sampling, such as `temperature` and `seed`.
+        Raises ArgumentInvalid and ToolUnsuitable for arguments that can't be used. Iterating over
+        the run raises what `ask` raises.
 
         >>> run = trip.run("Book in Rome.", tools=[book], key="job-17", retries=1)
         >>> (await run.result()).text
@@ -104,8 +108,9 @@ class Conversation(Members):
     async def say(self, content: str | Sequence[Part]) -> EntryId:
         """Write a message without asking for an answer; return its entry. Works offline.
 
-        Raises KeyRemoved and ConversationDeleted if the hub has reported this, BranchUnbegun on a
-        branch that has no turn of its own, and ClockInvalid if the clock is set before 1970.
+        Raises ArgumentInvalid for an empty message, BodyTooLarge, NotAllowed for a reader,
+        KeyRemoved and ConversationDeleted if the hub has reported this, BranchUnbegun on a branch
+        that has no turn of its own, and ClockInvalid if the clock is set before 1970.
         A part that names a blob is written as given, whether or not anybody holds the blob.
 
         >>> entry = await trip.say("To be asked about later.")
@@ -240,7 +245,11 @@ class Conversation(Members):
         return documents.title_of(await self._held())
 
     async def rename(self, title: str) -> None:
-        """Set the title for all members, 1 to 64 characters in one line. Raises what `say` raises.
+        """Set the title for all members.
+
+        It has 1 to 64 characters in one line, no spaces at its ends, and no joined emoji. Raises
+        ArgumentInvalid for any other title, NotAllowed for a reader, and KeyRemoved,
+        ConversationDeleted and ClockInvalid as `say` does.
 
         >>> await trip.rename("A trip")
         >>> await trip.title()
@@ -289,7 +298,7 @@ class Conversation(Members):
         """Append the result of an open call that this replica's key executes.
 
         If several calls have that id, the one on the branch of this handle is closed. Raises
-        ArgumentInvalid if none is open or the id is ambiguous, and NotAllowed.
+        ArgumentInvalid if none is open or the id is ambiguous, NotAllowed, and BodyTooLarge.
 
         >>> run = trip.run("Book in Rome.", tools=[book])
         >>> async for event in run:

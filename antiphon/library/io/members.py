@@ -17,7 +17,8 @@ class Members(Handle):
     async def grant(self, key: PublicKey, role: str = "writer") -> None:
         """Give a key a role: reader, writer, owner or host.
 
-        Raises NotAllowed, and KeyRemoved for a key that was removed: removal is permanent.
+        Raises ArgumentInvalid for what is no key or no role, NotAllowed unless this key is an
+        owner, and KeyRemoved for a key that was removed: removal is permanent.
 
         >>> async with aio.open("~/bob", hub="127.0.0.1:7411") as bob:
         ...     await trip.grant(bob.key, "reader")
@@ -30,8 +31,9 @@ class Members(Handle):
         await begin.grant(self.replica, self.id, Grant(key, _role(role, _GRANTED)))
 
     async def remove(self, key: PublicKey, *, leave_ownerless: bool = False) -> None:
-        """Remove a member permanently; what it has written stays. Raises NotAllowed.
+        """Remove a member permanently; what it has written stays.
 
+        Raises ArgumentInvalid for a key that is no member, or was removed before, and NotAllowed.
         Only an owner can remove others, and only keys granted after its own. Any key may remove
         itself, which means to leave. The last owner can leave only with `leave_ownerless`, because
         nobody could invite or remove members afterwards; otherwise this raises LastOwner.
@@ -73,10 +75,11 @@ class Members(Handle):
         return encode_invitation(issued.invitation)
 
     async def uninvite(self, name: str) -> int:
-        """Revoke the codes of this conversation that `name` was invited by and nobody has used.
+        """Revoke the unused codes that were made for `name` in this conversation.
 
-        Returns how many there were. Whoever tries one hears nothing until it expires, or, where the
-        hub could not be asked now, INVITE_REVOKED. Who has joined stays: `remove` ends that.
+        Returns how many there were. A person who tries a revoked code waits until it expires, or
+        gets INVITE_REVOKED if the hub could not be asked now. A person who has joined stays a
+        member until you call `remove`.
 
         >>> code = await trip.invite("bob")
         >>> await trip.uninvite("bob")

@@ -106,7 +106,9 @@ class Replica(Unpickled):
         The name is the title that this key gave it, 1 to 64 characters in one line; a title that
         another member sets changes nothing. `system` and `sampling` apply only to a new one. A
         linked hub is asked first, so that another device with this key finds it too; if two
-        devices created one independently, the older is returned.
+        devices created one independently, the older is returned. A name has no spaces at its ends
+        and no joined emoji. Raises ArgumentInvalid, BodyTooLarge for a system text of over 511
+        KiB, and ClockInvalid.
 
         >>> found = await me.conversation("Lisbon", system="Be brief.")
         >>> await found.title()
@@ -215,8 +217,8 @@ class Replica(Unpickled):
     async def sync(self, timeout_s: float = 20.0) -> bool:
         """Wait until hub and replica hold the same everywhere; return False after the timeout.
 
-        False too, without a wait, if all is in sync but for entries that the hub refused, for
-        example over a quota.
+        Returns False immediately if all is in sync except entries that the hub refused, for
+        example because of a quota.
         Conversations that the hub will never accept again are ignored: those that were deleted,
         and those from which this key was removed. So are those deleted here during the call.
         Raises ReplicaClosed, also if the replica is closed during the call.
@@ -320,7 +322,8 @@ async def open_replica(
     joined, if any. The replica follows every conversation of its key, and answers newcomers that
     it has invited. `host` is the key of the model host to grant new conversations to; the default
     is a host that the hub vouches for. Raises ArgumentInvalid, StoreLocked, KeyFileInvalid or
-    another StoreError. An unreachable hub is not an error.
+    another StoreError, and ProcessForked in a process forked from one that has used a hub. An
+    unreachable hub is not an error.
 
     >>> async with aio.open("~/agent", hub="127.0.0.1:7411", label="agent") as me:
     ...     trip = await me.conversation("trip")
@@ -358,7 +361,7 @@ async def join(
 
     The code contains the hub's address and key. The folder keeps both, so that
     `antiphon.open(folder)` links there from then on. Waits like `Replica.join`, and raises the
-    same errors.
+    same errors, and those of `open`.
 
     >>> code = await trip.invite("bob")
     >>> async with aio.join(code, "~/bob") as shared:

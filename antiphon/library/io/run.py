@@ -101,7 +101,9 @@ class Run(Unpickled):
 
     @property
     def answer(self) -> e.Answer:
-        """The last answer. Raises RunUnfinished if the run has not ended, or was left early.
+        """The last answer.
+
+        Raises RunUnfinished if the run has not ended, was closed, or ended with an error.
 
         >>> run = trip.run("Capital of France?")
         >>> answer = await run.result()
@@ -125,7 +127,8 @@ class Run(Unpickled):
     async def result(self) -> e.Answer:
         """Continue to the end and return the last answer.
 
-        Raises the refusal, CallOpen, RunTooLong.
+        Raises what `Conversation.ask` raises, and RunUnfinished if the run was closed or ended
+        with an error before.
 
         >>> (await trip.run("Capital of France?").result()).text
         'Paris.'

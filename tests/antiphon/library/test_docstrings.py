@@ -183,3 +183,10 @@ def test_the_blocking_example_is_the_async_one_without_await(name: str) -> None:
     there = "".join(e.source + e.want for e in examples(getattr(aio, name)))
     here = "".join(e.source + e.want for e in examples(getattr(antiphon, name)))
     assert here == without_await(there)
+
+
+@pytest.mark.parametrize(("kind", "name", "method"), METHODS)
+def test_a_method_has_the_same_words_in_both_forms(kind: type, name: str, method: Any) -> None:
+    here = getattr(getattr(antiphon, kind.__name__), name)
+    texts = [(inspect.getdoc(one) or "").partition(">>>")[0].strip() for one in (here, method)]
+    assert texts[0] == texts[1]
