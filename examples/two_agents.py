@@ -24,7 +24,7 @@ async def main(folder: Path, hub: str) -> None:
         await asyncio.gather(hers.sync(), his.sync())
         for event in await hers.history():
             match event:
-                case antiphon.Said(who, text):
+                case antiphon.Said(who, text, is_system=False):
                     print({ada.key: "ada", bob.key: "bob"}[who], "said:", text)
                 case antiphon.Answered(answer):
                     print("answer:", answer.text)

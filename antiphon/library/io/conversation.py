@@ -85,8 +85,8 @@ class Conversation(Members):
         `finish` or `abandon` its open calls, or the branch waits for them. `retries` is the number
         of further requests after a refusal or an interruption, until a tool with an effect has
         started. `policy(answer)` returns the program's own next call, or None. `timeout_s` limits
-        the time, in seconds, without a step of this turn or of one ahead of it; a process that
-        holds the folder and is suspended meanwhile is waited for 30 s.
+        the time, in seconds, without a step of this turn or of one ahead of it. If the
+        process that holds the folder is suspended meanwhile, the run waits 30 s for it.
         `calls_max` limits the tool calls under the key, including those of earlier runs. Further
         calls are not made but answered as errors, and the run ends with RunTooLong. The branch is
         then free; to continue, run it again under the same key with a larger `calls_max`.

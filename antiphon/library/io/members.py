@@ -17,7 +17,7 @@ class Members(Handle):
     async def grant(self, key: PublicKey, role: str = "writer") -> None:
         """Give a key a role: reader, writer, owner or host.
 
-        Raises ArgumentInvalid for what is no key or no role, NotAllowed unless this key is an
+        Raises ArgumentInvalid for an invalid key or role, NotAllowed unless this key is an
         owner, and KeyRemoved for a key that was removed: removal is permanent.
 
         >>> async with aio.open("~/bob", hub="127.0.0.1:7411") as bob:

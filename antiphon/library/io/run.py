@@ -140,7 +140,7 @@ class Run(Unpickled):
     async def close(self) -> None:
         """End the run here; its turn stays in the log. A running plain function finishes first.
 
-        A tool may close its own run, which then ends behind the tool.
+        A tool may close its own run, which then ends after the tool.
 
         >>> run = trip.run("Capital of France?", key="job-17")
         >>> await run.close()
