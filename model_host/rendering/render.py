@@ -17,6 +17,7 @@ from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass, field, replace
 from itertools import accumulate, chain
 from struct import pack
+from types import MappingProxyType
 from typing import Self
 
 from model_host.refusals import TemplateUnsupported
@@ -30,6 +31,7 @@ from model_host.rendering.template import (
     Template,
     find_headers,
     find_pairs,
+    is_local,
 )
 from model_host.rendering.tool_formats import FORMATS_DIGEST
 from model_host.rendering.turns import turn_rules_of
@@ -175,7 +177,7 @@ class Renderer:
         template: Template,
         encoder: Encoder,
         pairs: Pairs | None = None,
-        headers: Headers | None = None,
+        headers: Headers = MappingProxyType({}),  # it never changes
     ) -> None:
         """Render with what is known of the template's literals; see `load`."""
         self.template = template
@@ -184,7 +186,7 @@ class Renderer:
         self._contents = Contents(encoder, self.turns)
         self._headers = headers
         self._local = None
-        if pairs is not None and headers is not None:
+        if pairs is not None and is_local(pairs, headers):
             self._local = _Local(encoder, pairs, headers)
         self.empty = Context((), render_seed(encoder.digest, template.digest))
 
@@ -313,9 +315,8 @@ class Renderer:
         return literals
 
     def _header(self, roles: Sequence[str]) -> str:
-        if self._headers is not None and roles[-1] in self._headers:
-            return self._headers[roles[-1]]
-        return self.template.literals(roles, header=True)[-1]
+        known = self._headers.get(roles[-1])
+        return known if known is not None else self.template.literals(roles, header=True)[-1]
 
     def _refusal(self, openings: Sequence[Fragment], words: str) -> TemplateUnsupported:
         """Return a refusal that names the first turn with which the template does not run."""

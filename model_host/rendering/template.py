@@ -9,6 +9,7 @@ each time.
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import product
 from typing import Protocol
@@ -133,7 +134,7 @@ Pairs = Mapping[Pair, str | None]
 """The literal that opens a turn, by pair; None where the template refuses the turn there."""
 
 Headers = Mapping[str, str]
-"""The header of an answer, by the role of the turn before."""
+"""The header of an answer, by the role of the turn before, where it depends on that alone."""
 
 
 def find_pairs(template: Template) -> Pairs | None:
@@ -158,24 +159,36 @@ def find_pairs(template: Template) -> Pairs | None:
     return pairs
 
 
-def find_headers(template: Template) -> Headers | None:
-    """Return the headers, None where they depend on more than the role before.
+def find_headers(template: Template) -> Headers:
+    """Return the headers that depend on the role before alone.
 
     Where the template refuses the answer itself, its header means nothing.
     """
-    headers: dict[str, str] = {}
+    headers: dict[str, str | None] = {}
     for turns in _sequences(LOCAL_TURNS - 1):
-        try:
-            before = template.literals((*turns, ROLES[Speaker.ASSISTANT]), header=False)
-        except TemplateUnsupported:
-            continue
-        try:
-            found = template.literals(turns, header=True)
-        except TemplateUnsupported:
-            return None
-        if found[:-1] != before[:-2] or headers.setdefault(turns[-1], found[-1]) != found[-1]:
-            return None
-    return headers
+        with suppress(TemplateUnsupported):
+            template.literals((*turns, ROLES[Speaker.ASSISTANT]), header=False)
+            header = _header(template, turns)
+            if headers.setdefault(turns[-1], header) != header:
+                headers[turns[-1]] = None
+    return {role: header for role, header in headers.items() if header is not None}
+
+
+def _header(template: Template, turns: Sequence[str]) -> str | None:
+    try:
+        return template.literals(turns, header=True)[-1]
+    except TemplateUnsupported:
+        return None
+
+
+def is_local(pairs: Pairs | None, headers: Headers) -> bool:
+    """Say whether literals and headers follow from the roles next to them."""
+    answers = (
+        before
+        for (before, role), literal in (pairs or {}).items()
+        if role == ROLES[Speaker.ASSISTANT] and before is not None and literal is not None
+    )
+    return pairs is not None and all(before in headers for before in answers)
 
 
 def _sequences(turns_max: int) -> Iterator[tuple[str, ...]]:

@@ -13,6 +13,7 @@ from model_host.refusals import (
 from model_host.rendering.render import Context, ContextItem, Listing, Rendered, Renderer
 from model_host.rendering.template import Template
 from model_host.rendering.tool_formats import HERMES, NO_TOOLS, REPLACING
+from model_host.template_sandbox import Messages
 from replica.conversation import Asked
 from replica.ids import Digest, EntryId, PublicKey
 from replica.log.body import (
@@ -356,6 +357,22 @@ def test_a_header_stays_as_it_was_when_the_answer_was_asked_for(source: str):
     assert Renderer(renderer.template, ENCODER).extend(
         renderer.empty, [Listing(tuple(context))]
     ).tokens == whole.tokens  # fmt: skip
+
+
+def test_a_context_takes_one_run_of_the_template_where_its_headers_are_known():
+    here, runs = Template(LLAMA2), list[int]()
+
+    def run(messages: Messages, *, header: bool) -> str:
+        runs.append(len(messages))
+        return here.render_messages(messages, header=header)
+
+    renderer = Renderer.load(Template(LLAMA2, run=run), ENCODER)
+    assert not renderer.is_local
+    runs.clear()
+    done = generation("yes", FinishReason.STOP)
+    bodies = [user("hi"), REQUEST, done] * 20
+    render(items(*bodies, final=tuple(range(1, 60, 3))), renderer)
+    assert runs == [40]
 
 
 def test_messages_in_a_row_are_one_turn_where_turns_must_alternate():

@@ -3,7 +3,13 @@
 import pytest
 
 from model_host.refusals import TemplateUnsupported
-from model_host.rendering.template import Template, check_template, find_headers, find_pairs
+from model_host.rendering.template import (
+    Template,
+    check_template,
+    find_headers,
+    find_pairs,
+    is_local,
+)
 from tests.model_host.rendering.test_render import CHATML, ENCODER, TEMPLATE
 from tests.model_host.templates import (
     ALTERNATING,
@@ -68,7 +74,7 @@ def test_the_literals_of_a_local_template_are_those_of_pairs_of_roles(source: st
     found = template.literals(turns, header=False)
     assert found[:-1] == [pairs[key] for key in zip([None, *turns], turns, strict=False)]
     headers = find_headers(template)
-    assert headers is not None
+    assert is_local(pairs, headers)
     assert template.literals(turns, header=True)[-1] == headers["tool"]
     assert headers["tool"] == pairs["tool", "assistant"]
 
@@ -85,14 +91,29 @@ def test_a_header_is_not_always_the_literal_that_opens_an_answer():
     thinks, llama = Template(HEADER_THINKS), Template(LLAMA2)
     pairs, headers = find_pairs(thinks), find_headers(thinks)
     assert pairs is not None
-    assert headers is not None
+    assert is_local(pairs, headers)
     assert (pairs["user", "assistant"], headers["user"]) == ("<assistant>", "<assistant><think>")
     assert find_headers(llama) == {"user": " [/INST]"}
     assert llama.literals(["user", "assistant"], header=False)[1] == " [/INST] "
 
 
 def test_headers_that_look_further_than_one_turn_are_not_known():
-    assert find_headers(Template(COUNTING + COUNTING_HEADER)) is None
+    assert find_headers(Template(COUNTING + COUNTING_HEADER)) == {}
+    aside = Template(HEADER_THINKS.replace("add_", "messages[0].role != 'system' and add_"))
+    headers, pairs = find_headers(aside), find_pairs(aside)
+    assert headers == {}
+    assert pairs is not None
+    assert not is_local(pairs, headers)
+    assert is_local({(None, "user"): "<user>", ("user", "assistant"): None}, {})
+
+
+def test_a_header_that_one_role_before_it_leaves_open_is_known_behind_the_others():
+    """As that of Granite, which has none behind a lone system turn."""
+    alone = "(messages|length > 1 or messages[0].role != 'system') and add_"
+    aside = Template(HEADER_THINKS.replace("add_", alone))
+    headers = find_headers(aside)
+    assert headers.keys() == {"user", "assistant", "tool"}
+    assert not is_local(find_pairs(aside), headers)
 
 
 @pytest.mark.parametrize("source", [LAST_TURN_THINKS, COUNTING])
