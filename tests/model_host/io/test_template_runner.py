@@ -217,7 +217,7 @@ async def test_a_host_refuses_the_context_that_its_template_hangs_at_and_answers
     served: ServedHost, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(template_runner, "CPU_S_MAX", 1.0)
-    file = replace(served.engine.file, template=later(7))
+    file = replace(served.engine.file, template=later(8))
     async with served.host(replace(served.engine, file=file)) as host:
         talk, other = [await Talk.begin(served.replica, host.key) for _ in range(2)]
         for _ in range(3):
