@@ -8,7 +8,7 @@ from rich.text import Text
 from antiphon.cli.branches import check_label, name_branch, show_branches, switch_to
 from antiphon.cli.cancel import cancel_awaited, say_closed
 from antiphon.cli.chat_session import ChatSession, Turn
-from antiphon.cli.errors import BranchUnknown, NothingBehind, NothingYet
+from antiphon.cli.errors import BranchUnknown, NoSuchCommand, NothingBehind, NothingYet
 from antiphon.cli.followed import followed, followed_next
 from antiphon.cli.log import print_row
 from antiphon.cli.rows import PREVIEW_CELLS, counted, cut, row_of
@@ -70,7 +70,7 @@ async def run(chat: ChatSession, line: str) -> Turn | None:
         case known if known in _COMMANDS:
             await _COMMANDS[known](chat, rest)
         case unknown:
-            chat.session.out.note(f"there is no /{unknown}; /help lists the commands")
+            raise NoSuchCommand(f"there is no /{unknown}")
     return None
 
 

@@ -19,6 +19,7 @@ AntiphonError
 │   │   ├── EndLost          the store lost its last entries
 │   │   └── NotInPlace       a check of doctor failed
 │   ├── UsageInvalid         a command, option or value that there is not
+│   │   ├── NoSuchCommand    a chat has no /command of this name
 │   │   └── NothingBehind    a /command that takes nothing has something behind it
 │   ├── FileUnusable         a file can't be read or written
 │   │   ├── FileExists       the file exists already
@@ -188,6 +189,12 @@ class UsageInvalid(RequestRefused):
 
     reason = "USAGE_INVALID"
     next_step = "`antiphon --help` lists the commands."
+
+
+class NoSuchCommand(UsageInvalid):
+    """A line of a chat that begins with / is a command."""
+
+    next_step = "`/help` lists the commands; between triple quotes it is a message."
 
 
 class NothingBehind(UsageInvalid):

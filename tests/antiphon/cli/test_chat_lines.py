@@ -41,3 +41,14 @@ def test_a_cancel_that_fails_is_reported_before_the_answer_ends(
     result = me.run("chat", typed="hello\n")
     assert "STORE_FULL" in result.stderr
     assert (result.stdout, result.exit_code) == ("You said: hello\n", 0)
+
+
+@pytest.mark.parametrize("typed", ["/nosuch\n", "/nosuch\nhello\n/quit\n"])
+def test_a_line_that_is_no_command_fails_and_the_chat_goes_on(me: Terminal, typed: str) -> None:
+    """It was told in a note, and the exit code was 0."""
+    me.ok("new")
+    result = me.run("chat", typed=typed)
+    assert result.exit_code == 1
+    assert "error: there is no /nosuch\n" in result.stderr
+    assert "reason  USAGE_INVALID" in result.stderr
+    assert result.stdout == ("You said: hello\n" if "hello" in typed else "")
