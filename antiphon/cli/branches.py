@@ -106,6 +106,10 @@ def check_label(name: str) -> str:
 def show_branches(session: Session, held: Conversation, choices: Choices) -> None:
     """Print the branches; the one that the next message continues is marked."""
     found = branches_of(held, choices)
+    if session.out.as_json:
+        for branch in found:
+            session.out.emit(_record(held, branch))
+        return
     table = plain_table()
     for column in ("", "branch", "name"):
         table.add_column(column, no_wrap=True)
@@ -144,12 +148,12 @@ async def branches(
             choices = await session.choices(replica.store, held.id)
             await name_branch(replica, held, choices, name)
             await replica.wait_synced(held.id, session.settings.sync_timeout_s)
-            _report(session, held, choices)
+            show_branches(session, held, choices)
         return
     async with session.reading() as store:
         chosen = await session.choose(store, conversation)
         held = check_readable(await load_from(store, chosen))
-        _report(session, held, await session.choices(store, chosen))
+        show_branches(session, held, await session.choices(store, chosen))
 
 
 async def name_branch(replica: Replica, held: Conversation, choices: Choices, name: str) -> None:
@@ -173,7 +177,7 @@ async def switch(
         chosen = await session.choose(replica.store, conversation)
         held = check_readable(await replica.load(chosen))
         choices = await switch_to(session, replica, held, branch)
-        _report(session, held, choices)
+        show_branches(session, held, choices)
 
 
 async def switch_to(session: Session, replica: Replica, held: Conversation, branch: str) -> Choices:
@@ -208,7 +212,7 @@ async def title(
             if not await replica.wait_synced(held.id, session.settings.sync_timeout_s):
                 await session.say_offline(replica, held)
     if session.out.as_json:
-        session.out.emit({"conversation": held.id.hex(), "title": found})
+        session.out.emit(title_record(held, found))
     elif found is None:
         session.out.note("it has no title yet; next: antiphon title TITLE")
     else:
@@ -222,14 +226,14 @@ async def _synced(session: Session, replica: Replica, prefix: str | None) -> Con
     return check_readable(await replica.load(chosen))
 
 
-def _report(session: Session, held: Conversation, choices: Choices) -> None:
-    if not session.out.as_json:
-        show_branches(session, held, choices)
-        return
-    for branch in branches_of(held, choices):
-        record: dict[str, Any] = {
-            "conversation": held.id.hex(), "seal": branch.node.id.hex(),
-            "names": list(branch.names), "turns": branch.turns, "last": branch.last,
-            "is_chosen": branch.is_chosen,
-        }  # fmt: skip
-        session.out.emit(record)
+def title_record(held: Conversation, title: str | None) -> dict[str, Any]:
+    """Return the title of a conversation as a JSON object."""
+    return {"conversation": held.id.hex(), "title": title}
+
+
+def _record(held: Conversation, branch: Branch) -> dict[str, Any]:
+    return {
+        "conversation": held.id.hex(), "seal": branch.node.id.hex(),
+        "names": list(branch.names), "turns": branch.turns, "last": branch.last,
+        "is_chosen": branch.is_chosen,
+    }  # fmt: skip

@@ -48,11 +48,9 @@ def register(app: typer.Typer) -> None:
                 await replica.wait_synced(chosen, session.settings.sync_timeout_s)
             if call is not None:
                 session.out.note(f"call {call} is abandoned; the branch goes on without its result")
+                _emit(session, held, closed, call)
             else:
-                say_closed(session, closed)
-            if session.out.as_json:
-                done = {"cancelled": [i.hex() for i in closed], "abandoned": call}
-                session.out.emit({"conversation": chosen.hex()} | done)
+                report_closed(session, held, closed)
 
 
 async def cancel_awaited(replica: Replica, held: Conversation, place: Place) -> list[EntryId]:
@@ -76,7 +74,16 @@ async def cancel_awaited(replica: Replica, held: Conversation, place: Place) -> 
     return waiting
 
 
-def say_closed(session: Session, closed: list[EntryId]) -> None:
-    """Print the number of cancelled requests."""
+def report_closed(session: Session, held: Conversation, closed: list[EntryId]) -> None:
+    """Print the number of cancelled requests, and their ids with --json."""
     requests = counted(len(closed), "request", "requests")
     session.out.note(f"{requests} cancelled; the next message does not wait for an answer")
+    _emit(session, held, closed)
+
+
+def _emit(
+    session: Session, held: Conversation, closed: list[EntryId], call: str | None = None
+) -> None:
+    if session.out.as_json:
+        done = {"cancelled": [i.hex() for i in closed], "abandoned": call}
+        session.out.emit({"conversation": held.id.hex()} | done)

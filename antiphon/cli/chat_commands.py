@@ -2,15 +2,18 @@
 
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from typing import Any
 
 from rich.text import Text
 
-from antiphon.cli.branches import check_label, name_branch, show_branches, switch_to
-from antiphon.cli.cancel import cancel_awaited, say_closed
+from antiphon.cli.branches import check_label, name_branch, show_branches, switch_to, title_record
+from antiphon.cli.cancel import cancel_awaited, report_closed
 from antiphon.cli.chat_session import ChatSession, Turn
 from antiphon.cli.errors import BranchUnknown, NoSuchCommand, NothingBehind, NothingYet
 from antiphon.cli.followed import followed, followed_next
-from antiphon.cli.log import print_row
+from antiphon.cli.fork import place_record
+from antiphon.cli.log import all_entries, print_entries
+from antiphon.cli.overview import report_synced
 from antiphon.cli.rows import PREVIEW_CELLS, counted, cut, row_of
 from antiphon.cli.session import find_entry
 from antiphon.cli.take_back import take_back
@@ -82,12 +85,14 @@ async def undo(chat: ChatSession, _rest: str) -> None:
     words = row_of(chat.held, chat.held.log.entries[last], chat.names).text
     chat.session.out.note(f"undone: {cut(' '.join(words.split()), PREVIEW_CELLS)}")
     chat.session.out.note(Text(what, style="dim"))
+    _emit(chat, {"conversation": chat.held.id.hex(), "undone": last.hex()})
 
 
 async def cancel(chat: ChatSession, _rest: str) -> None:
     """Cancel what the next message would wait for."""
     chat.check_sent()
-    say_closed(chat.session, await cancel_awaited(chat.replica, chat.held, chat.place()))
+    closed = await cancel_awaited(chat.replica, chat.held, chat.place())
+    report_closed(chat.session, chat.held, closed)
 
 
 async def fork(chat: ChatSession, prefix: str) -> None:
@@ -97,6 +102,7 @@ async def fork(chat: ChatSession, prefix: str) -> None:
     await chat.go_to(at)
     row = row_of(chat.held, followed(chat.held, place), chat.names)
     chat.session.out.note(followed_next(row))
+    _emit(chat, place_record(chat.held, place, at.hex()))
 
 
 async def branches(chat: ChatSession, name: str) -> None:
@@ -114,6 +120,8 @@ async def switch(chat: ChatSession, branch: str) -> None:
         raise BranchUnknown("/switch needs a branch")
     choices = await switch_to(chat.session, chat.replica, chat.held, branch)
     chat.branch, chat.at = choices.branch, ""
+    if chat.session.out.as_json:
+        show_branches(chat.session, chat.held, choices)
 
 
 async def title(chat: ChatSession, title: str) -> None:
@@ -124,6 +132,7 @@ async def title(chat: ChatSession, title: str) -> None:
         await documents.set_title(chat.replica, chat.held.id, check_label(title))
     shown = documents.title_of(chat.held)
     chat.session.out.note(shown or "it has no title yet; /title TITLE sets one")
+    _emit(chat, title_record(chat.held, shown))
 
 
 async def name(chat: ChatSession, name: str) -> None:
@@ -132,17 +141,21 @@ async def name(chat: ChatSession, name: str) -> None:
     chat.check_sent()
     await documents.propose_name(chat.replica, chat.held.id, check_label(name))
     chat.session.out.note(f"all members see {name} with digits of your key")
+    _emit(chat, {"conversation": chat.held.id.hex(), "name": name})
 
 
 async def log(chat: ChatSession, _rest: str) -> None:
-    """Print this branch."""
-    is_verbose = chat.session.out.is_verbose
-    for entry in chat.entries():
-        print_row(chat.session, row_of(chat.held, entry, chat.names, is_verbose=is_verbose))
+    """Print this branch; with --json all entries, as `antiphon log` does."""
+    shown = all_entries(chat.held) if chat.session.out.as_json else chat.entries()
+    print_entries(chat.session, chat.held, shown, chat.names)
 
 
 async def status(chat: ChatSession, _rest: str) -> None:
-    """Print the state of the conversation at the hub."""
+    """Print the state of the conversation at the hub; with --json as `antiphon status` does."""
+    if chat.session.out.as_json:
+        one = chat.held.id
+        await report_synced(chat.session, chat.replica, [one], one.hex())
+        return
     hub = chat.replica.hub
     state = hub.state(chat.held.id).value
     branches = counted(len(branch_ends(chat.held.order)), "branch", "branches")
@@ -154,6 +167,12 @@ async def status(chat: ChatSession, _rest: str) -> None:
         f"{state} · {len(chat.held.log)} entries"
         f" · {hub.unsynced(chat.held.id)} not at the hub yet · {branches}"
     )
+
+
+def _emit(chat: ChatSession, record: dict[str, Any]) -> None:
+    """Write what a command did, which people were told, as data."""
+    if chat.session.out.as_json:
+        chat.session.out.emit(record)
 
 
 async def _again(chat: ChatSession) -> Place:

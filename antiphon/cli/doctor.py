@@ -20,8 +20,8 @@ from rich.text import Text
 from antiphon.cli.command import command
 from antiphon.cli.config import without_numerics
 from antiphon.cli.errors import NotInPlace
+from antiphon.cli.hub_view import served_by
 from antiphon.cli.output import Output, brief, step_of
-from antiphon.cli.overview import served_by
 from antiphon.cli.rows import counted, wrapped
 from antiphon.cli.session import Session
 from antiphon.cli.verify import without_copy

@@ -1,6 +1,6 @@
 """`antiphon fork`: choose the place of the next message."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.text import Text
@@ -51,18 +51,21 @@ async def fork(
         _report_place(session, held, place, choices, await session.names(replica.store, held))
 
 
+def place_record(held: Conversation, place: Place, at: str) -> dict[str, Any]:
+    """Return the place of the next message, and the hex id of a chosen entry, as a JSON object."""
+    return {
+        "conversation": held.id.hex(),
+        "at": at or None,
+        "parents": [p.hex() for p in place.parents],
+        "basis": place.basis.hex() if place.basis is not None else None,
+    }
+
+
 def _report_place(
     session: Session, held: Conversation, place: Place, choices: Choices, names: Names
 ) -> None:
     if session.out.as_json:
-        session.out.emit(
-            {
-                "conversation": held.id.hex(),
-                "at": choices.at or None,
-                "parents": [p.hex() for p in place.parents],
-                "basis": place.basis.hex() if place.basis is not None else None,
-            }
-        )
+        session.out.emit(place_record(held, place, choices.at))
         return
     row = row_of(held, followed(held, place), names)
     session.out.show(followed_next(row))

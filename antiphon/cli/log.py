@@ -74,7 +74,7 @@ def register(app: typer.Typer) -> None:
                 place = (await session.choices(store, held.id)).place(held)
                 _print_graph(session, held, names, place)
             else:
-                _print(session, held, [e for e in shown if e.id not in seen], names)
+                print_entries(session, held, [e for e in shown if e.id not in seen], names)
                 if not everything:
                     _say_branches(session, held)
             say_forks(session, held)
@@ -114,9 +114,14 @@ async def _choose_entries(
     session: Session, store: EntryStore, held: Conversation, *, everything: bool
 ) -> list[Entry]:
     if everything or session.out.as_json:
-        return sorted(held.log.entries.values(), key=lambda e: e.order_key)
+        return all_entries(held)
     choices = await session.choices(store, held.id)
     return entries_at(held, choices.place(held))
+
+
+def all_entries(held: Conversation) -> list[Entry]:
+    """Return the entries of all branches and kinds, in (lamport, id) order."""
+    return sorted(held.log.entries.values(), key=lambda e: e.order_key)
 
 
 def _behind(held: Conversation, cursor: list[EntryId]) -> set[EntryId]:
@@ -139,21 +144,26 @@ async def _follow(
     async with session.reading() as store:
         held = await load_from(store, conversation)
         printed = Printed(held)
-        _print(session, held, [e for e in held.log.entries.values() if e.id not in seen], names)
+        print_entries(
+            session, held, [e for e in held.log.entries.values() if e.id not in seen], names
+        )
         for entry_id in held.log.entries.keys() - told:
             if entry_id in seen or not is_withdrawn(held.order, entry_id):
                 printed.add(entry_id)
         if not session.out.as_json:
-            _print(session, held, printed.withdrawn(), names)
+            print_entries(session, held, printed.withdrawn(), names)
         async for entry in follow(session, store, held):
-            _print(session, held, [entry], names)
+            print_entries(session, held, [entry], names)
             if entry.header.kind == Kind.CANCEL and not session.out.as_json:  # again, with the note
-                _print(session, held, printed.withdrawn(), names)
+                print_entries(session, held, printed.withdrawn(), names)
             if not is_withdrawn(held.order, entry.id):
                 printed.add(entry.id)
 
 
-def _print(session: Session, held: Conversation, entries: Iterable[Entry], names: Names) -> None:
+def print_entries(
+    session: Session, held: Conversation, entries: Iterable[Entry], names: Names
+) -> None:
+    """Print entries as rows, those that people read; with --json all of them, as records."""
     for entry in entries:
         if session.out.as_json:
             session.out.emit(entry_record(held, entry))

@@ -12,10 +12,11 @@ from rich.text import Text
 from antiphon.cli.branch_view import NO_BRANCH, BranchView, queue_words, view_of
 from antiphon.cli.command import ConversationArgument, command
 from antiphon.cli.forks import fork_records, say_forks
+from antiphon.cli.hub_view import hub_record, served_by
 from antiphon.cli.joins import join_lines, join_record, still_pending
 from antiphon.cli.losses import NO_LOSSES, Losses, losses_in, losses_record
 from antiphon.cli.names import KEY_DIGITS
-from antiphon.cli.output import brief, harmless, step_of
+from antiphon.cli.output import brief, harmless
 from antiphon.cli.rows import cut, entries_at, is_listed, words_of
 from antiphon.cli.session import (
     STILL_READ,
@@ -38,7 +39,6 @@ from replica.io import (
     now_ms,
     pending_joins,
 )
-from replica.link import profile_names
 from replica.log import Kind, Lost, Message, Speaker
 from replica.order import branch_ends
 from replica.refusals import ConversationUnknown
@@ -107,15 +107,7 @@ def register(app: typer.Typer) -> None:
         wanted = await _wanted(session, conversation)
         try:
             async with session.replica() as replica:
-                statuses = [await _synced(session, replica, c) for c in wanted]
-                joins = await _joins(session, replica.store, statuses, conversation)
-                if not wanted:
-                    await replica.wait_for(lambda: replica.hub.is_tried, 1.0)
-                error = replica.hub.last_error
-                _report(
-                    session, statuses, joins, _hub_record(session, replica), served_by(replica),
-                    is_refused=error is not None and not means_away(error),
-                )  # fmt: skip
+                await report_synced(session, replica, wanted, conversation)
         except STILL_READ as error:
             async with session.reading() as store:
                 statuses = await _all_local(session, store, wanted)
@@ -126,6 +118,21 @@ def register(app: typer.Typer) -> None:
                 "error": error.detail, "next_step": error.next_step, "hosts": [],
             }  # fmt: skip
             _report(session, statuses, joins, hub)
+
+
+async def report_synced(
+    session: Session, replica: Replica, wanted: list[ConversationId], prefix: str | None
+) -> None:
+    """Sync conversations and print their status; without a prefix, that of joins too."""
+    statuses = [await _synced(session, replica, c) for c in wanted]
+    joins = await _joins(session, replica.store, statuses, prefix)
+    if not wanted:
+        await replica.wait_for(lambda: replica.hub.is_tried, 1.0)
+    error = replica.hub.last_error
+    _report(
+        session, statuses, joins, hub_record(session, replica), served_by(replica),
+        is_refused=error is not None and not means_away(error),
+    )  # fmt: skip
 
 
 async def _wanted(session: Session, prefix: str | None) -> list[ConversationId]:
@@ -245,36 +252,6 @@ async def _synced(
         held, waiting, acked_ms, state, refusal, view, queue, refusal_words, losses,
         is_refused=is_removed or (fault is not None and not fault.retryable),
     )  # fmt: skip
-
-
-def served_by(replica: Replica) -> str | None:
-    """Return the process through which this one uses the store, None if it holds it itself."""
-    other = replica.processes.served_by
-    if other is None:
-        return None
-    label = f" ({harmless(other.label)})" if other.label is not None else ""
-    return f"through process {other.process}{label}"
-
-
-def _hub_record(session: Session, replica: Replica) -> dict[str, Any]:
-    error = replica.hub.last_error
-    return {
-        "address": session.settings.hub,
-        "state": "linked" if replica.hub.is_linked else "away",
-        "key": replica.hub.key.hex() if replica.hub.key is not None else None,
-        "error": brief(error) if error and not replica.hub.is_linked else None,
-        "next_step": step_of(error) if error and not replica.hub.is_linked else None,
-        "hosts": [
-            {
-                "key": host.key.hex(),
-                "address": host.info.address,
-                "profiles": list(profile_names(host.info.profiles)),
-                "vouched": host.vouched,
-            }
-            for host in replica.hub.hosts
-            if replica.hub.is_linked
-        ],
-    }
 
 
 def _report(

@@ -1,9 +1,11 @@
 """Ctrl-C in a chat that reads lines: a cancel that fails is reported at once."""
 
 import asyncio
+import json
 import os
 import signal
 import threading
+from typing import Any
 
 import pytest
 
@@ -52,3 +54,55 @@ def test_a_line_that_is_no_command_fails_and_the_chat_goes_on(me: Terminal, type
     assert "error: there is no /nosuch\n" in result.stderr
     assert "reason  USAGE_INVALID" in result.stderr
     assert result.stdout == ("You said: hello\n" if "hello" in typed else "")
+
+
+def chatted(me: Terminal, typed: str) -> list[dict[str, Any]]:
+    """Return what a chat with --json writes to stdout: JSON objects, and nothing else."""
+    return [json.loads(line) for line in me.ok("chat", "--json", typed=typed).splitlines()]
+
+
+def without_times(records: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    for one in (one for record in records for one in record.get("conversations", ())):
+        del one["last_ack_ms"]
+    return records
+
+
+def test_with_json_a_command_of_a_chat_writes_the_records_of_the_command_line(
+    me: Terminal,
+) -> None:
+    """It wrote a table, or nothing at all."""
+    me.ok("new")
+    first = me.record("send", "one")
+    me.ok("send", "two")
+    me.ok("title", "A plan")
+    me.ok("branches", "--name", "main")
+    digits = first["generation"][:12]
+    for typed, command in {
+        "/branches": ["branches"],
+        "/branches other": ["branches"],
+        "/log": ["log"],
+        "/status": ["status"],
+        "/title": ["title"],
+        "/title Another": ["title"],
+        f"/fork {digits}": ["fork", "--at", digits],
+        "/switch main": ["switch", "main"],
+    }.items():
+        shown = chatted(me, f"{typed}\n")
+        assert shown, typed
+        assert without_times(shown) == without_times(me.records(*command)), typed
+
+
+def test_with_json_a_command_of_a_chat_that_the_command_line_lacks_writes_what_it_did(
+    world: World, me: Terminal
+) -> None:
+    conversation = me.record("new")["conversation"]
+    said = me.record("send", "one")["message"]
+    (again,) = chatted(me, "/again\n")
+    assert again["text"] == "You said: one"
+    assert chatted(me, "/name ada\n/help\n") == [{"conversation": conversation, "name": "ada"}]
+    assert chatted(me, "/undo\n") == [{"conversation": conversation, "undone": said}]
+    world.stop_host()
+    me.ok("send", "two", "--no-wait")
+    (cancelled,) = chatted(me, "/cancel\n")
+    assert len(cancelled.pop("cancelled")) == 1
+    assert cancelled == {"conversation": conversation, "abandoned": None}

@@ -147,7 +147,7 @@ async def test_a_fork_behind_the_last_answer_is_behind_what_was_answered() -> No
     seal = answered(turns)
     noted: list[object] = []
     session: Any = Saved()
-    session.out = SimpleNamespace(note=noted.append)
+    session.out = SimpleNamespace(note=noted.append, as_json=False)
     replica: Any = SimpleNamespace(public=turns.owner.public, store=None)
     chat = ChatSession(session, replica, turns.held, None, {})
     await chat_commands.fork(chat, "")
