@@ -1,18 +1,19 @@
 """`antiphon cancel`: cancel answers in progress, or requests whose host is gone."""
 
-from typing import Annotated
+from dataclasses import dataclass
+from typing import Annotated, Any
 
 import typer
 
 from antiphon.cli.calls import abandon_call
 from antiphon.cli.command import ConversationArgument, command
-from antiphon.cli.errors import NothingAwaited
+from antiphon.cli.errors import CancelForbidden, NothingAwaited
+from antiphon.cli.names import Names
 from antiphon.cli.rows import counted
 from antiphon.cli.session import Session
 from replica.conversation import Conversation, Place, awaited, removal_of
 from replica.ids import EntryId, short
 from replica.io import Replica, cancels
-from replica.refusals import NotAllowed
 
 
 def register(app: typer.Typer) -> None:
@@ -30,8 +31,9 @@ def register(app: typer.Typer) -> None:
         """Cancel the answers that the next message would wait for.
 
         The text received so far is kept. The next message no longer waits for these
-        answers. An answer that arrives later is shown beside the branch. With --call,
-        the branch continues without the result of a tool, which may still be running.
+        answers. An answer that arrives later is shown beside the branch. Only owners can
+        cancel the requests of other members. With --call, the branch continues without the
+        result of a tool, which may still be running.
         """
         async with session.replica() as replica:
             chosen = await session.choose(replica.store, conversation)
@@ -39,51 +41,77 @@ def register(app: typer.Typer) -> None:
             await session.sync(replica, chosen)
             held = await replica.load(chosen)
             place = (await session.choices(replica.store, chosen)).place(held)
-            closed = list[EntryId]()
+            done = Cancelled()
             if call is not None:
                 await abandon_call(replica, held, place, call)
             else:
-                closed = await cancel_awaited(replica, held, place)
+                done = await cancel_awaited(replica, held, place)
             if replica.hub.is_linked:
                 await replica.wait_synced(chosen, session.settings.sync_timeout_s)
             if call is not None:
                 session.out.note(f"call {call} is abandoned; the branch goes on without its result")
-                _emit(session, held, closed, call)
+                _emit(session, held, done, call)
             else:
-                report_closed(session, held, closed)
+                names = await session.names(replica.store, held)
+                report_cancelled(session, held, done, names)
 
 
-async def cancel_awaited(replica: Replica, held: Conversation, place: Place) -> list[EntryId]:
-    """Cancel every request that `place` waits for, and return their ids.
+@dataclass(frozen=True, slots=True)
+class Cancelled:
+    """What became of the requests that a place waited for."""
 
-    Raises NothingAwaited, KeyRemoved, and NotAllowed if a request is another member's and
-    this key is no owner, since such a CANCEL has no effect.
+    closed: tuple[EntryId, ...] = ()
+    left: tuple[EntryId, ...] = ()
+    """Requests of other members, which this key may not cancel."""
+
+
+async def cancel_awaited(replica: Replica, held: Conversation, place: Place) -> Cancelled:
+    """Cancel every request that `place` waits for and this key may cancel.
+
+    An owner may cancel all of them, others their own. Raises NothingAwaited, KeyRemoved, and
+    CancelForbidden if all of them are other members': such a CANCEL has no effect.
     """
-    waiting = awaited(held, place)
+    waiting, membership = awaited(held, place), held.log.membership
     if not waiting:
         raise NothingAwaited
-    is_owner = held.log.membership.is_owner(replica.public)
-    for request in waiting:
-        author = held.log.entries[request].header.author
-        if not is_owner and author != replica.public:
-            raise removal_of(held, replica.public) or NotAllowed(
-                f"only its author {short(author)} or an owner may cancel {short(request)}"
-            )
-    for request in waiting:
+    removal = removal_of(held, replica.public)
+    if removal is not None:
+        raise removal
+    authors = {request: held.log.entries[request].header.author for request in waiting}
+    is_owner = membership.is_owner(replica.public)
+    closed = tuple(i for i in waiting if is_owner or authors[i] == replica.public)
+    if not closed:
+        first = waiting[0]
+        raise CancelForbidden(
+            f"only its author {short(authors[first])} or an owner may cancel {short(first)}"
+        )
+    for request in closed:
         await cancels.cancel(replica, held.id, request)
-    return waiting
+    return Cancelled(closed, tuple(i for i in waiting if i not in closed))
 
 
-def report_closed(session: Session, held: Conversation, closed: list[EntryId]) -> None:
-    """Print the number of cancelled requests, and their ids with --json."""
-    requests = counted(len(closed), "request", "requests")
-    session.out.note(f"{requests} cancelled; the next message does not wait for an answer")
-    _emit(session, held, closed)
+def report_cancelled(session: Session, held: Conversation, done: Cancelled, names: Names) -> None:
+    """Print how many requests are cancelled, and whose are awaited still; with --json their ids."""
+    requests = counted(len(done.closed), "request", "requests")
+    session.out.note(f"{requests} cancelled; the next message {_waits(held, done, names)}")
+    _emit(session, held, done)
 
 
-def _emit(
-    session: Session, held: Conversation, closed: list[EntryId], call: str | None = None
-) -> None:
+def _waits(held: Conversation, done: Cancelled, names: Names) -> str:
+    """Return what the next message waits for, as words behind it."""
+    whose = list(dict.fromkeys(names.of(held.log.entries[i].header.author) for i in done.left))
+    if not whose:
+        return "does not wait for an answer"
+    answers = "answer" if len(done.left) == 1 else "answers"
+    asker = whose[0] if len(whose) == 1 else "an asker"
+    return (
+        f"waits for the {answers} to {' and '.join(whose)}, which only {asker} or an owner can"
+        " cancel"
+    )
+
+
+def _emit(session: Session, held: Conversation, done: Cancelled, call: str | None = None) -> None:
     if session.out.as_json:
-        done = {"cancelled": [i.hex() for i in closed], "abandoned": call}
-        session.out.emit({"conversation": held.id.hex()} | done)
+        record: dict[str, Any] = {"cancelled": [i.hex() for i in done.closed], "abandoned": call}
+        record["awaited"] = [i.hex() for i in done.left]
+        session.out.emit({"conversation": held.id.hex()} | record)

@@ -7,7 +7,7 @@ from typing import Any
 from rich.text import Text
 
 from antiphon.cli.branches import check_label, name_branch, show_branches, switch_to, title_record
-from antiphon.cli.cancel import cancel_awaited, report_closed
+from antiphon.cli.cancel import cancel_awaited, report_cancelled
 from antiphon.cli.chat_session import ChatSession, Turn
 from antiphon.cli.errors import BranchUnknown, NoSuchCommand, NothingBehind, NothingYet
 from antiphon.cli.followed import followed, followed_next
@@ -91,8 +91,8 @@ async def undo(chat: ChatSession, _rest: str) -> None:
 async def cancel(chat: ChatSession, _rest: str) -> None:
     """Cancel what the next message would wait for."""
     chat.check_sent()
-    closed = await cancel_awaited(chat.replica, chat.held, chat.place())
-    report_closed(chat.session, chat.held, closed)
+    done = await cancel_awaited(chat.replica, chat.held, chat.place())
+    report_cancelled(chat.session, chat.held, done, chat.names)
 
 
 async def fork(chat: ChatSession, prefix: str) -> None:

@@ -14,6 +14,7 @@ AntiphonError
 │   ├── NothingToContinue    the last answer on this branch was not cut off
 │   │   └── TurnBetween      it was, and another turn follows it
 │   ├── ReadOnlyHere         your key may not write in this conversation
+│   ├── CancelForbidden      only other members' answers are awaited
 │   ├── ChecksFailed         a check failed
 │   │   ├── HubDiffers       the hub does not send everyone the same log
 │   │   ├── EndLost          the store lost its last entries
@@ -139,6 +140,14 @@ class ReadOnlyHere(NotAllowed):
     """Your key may read this conversation, but not write in it."""
 
     next_step = "Ask an owner for an invitation, `antiphon invite NAME`; then `antiphon join CODE`."
+
+
+class CancelForbidden(NotAllowed):
+    """Only its asker, or an owner, may cancel an answer."""
+
+    next_step = (
+        "Wait for it, or go on beside it: `antiphon send --conflict fork TEXT`, in a chat `/fork`."
+    )
 
 
 class MessageTooLong(BodyTooLarge):

@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 
 from antiphon.cli.cancel import cancel_awaited
+from antiphon.cli.errors import CancelForbidden
 from replica.conversation import KeyRemoved, newest_place
 from replica.io import Replica
 from replica.log.body import Member, Revocation, Role
-from replica.refusals import NotAllowed
 from tests.replica.order.turn import Turn
 from tests.support.writers import Writer
 
@@ -21,7 +21,7 @@ async def test_a_removed_key_cancels_nothing(tmp_path: Path, role: Role) -> None
     place = newest_place(turn.held)
     async with Replica.open(tmp_path / "log.db", bob.key) as replica:
         if role is Role.WRITER:
-            with pytest.raises(NotAllowed, match="only its author"):
+            with pytest.raises(CancelForbidden, match="only its author"):
                 await cancel_awaited(replica, turn.held, place)
         removal = Member(Revocation(bob.public, ()))
         turn.admit(turn.ada.write(turn.held.id, removal, parents=[granted]))

@@ -105,4 +105,4 @@ def test_with_json_a_command_of_a_chat_that_the_command_line_lacks_writes_what_i
     me.ok("send", "two", "--no-wait")
     (cancelled,) = chatted(me, "/cancel\n")
     assert len(cancelled.pop("cancelled")) == 1
-    assert cancelled == {"conversation": conversation, "abandoned": None}
+    assert cancelled == {"conversation": conversation, "abandoned": None, "awaited": []}

@@ -1,0 +1,33 @@
+"""A chat at a terminal where several members ask at once."""
+
+from tests.antiphon.cli.conftest import Terminal, World
+from tests.antiphon.cli.pty_terminal import CTRL_D
+from tests.antiphon.cli.test_chat_terminal import answering, chat, members, slow
+from tests.antiphon.cli.test_terminal import HeldUp
+
+__all__ = ["members", "slow"]
+
+
+def test_a_writer_cancels_a_question_that_waits_behind_another_members_answer(
+    world: World, members: tuple[Terminal, Terminal], slow: HeldUp
+) -> None:
+    """It was refused with ROLE_FORBIDS, and the question stayed."""
+    ada, bob = members
+    bob.ok("members", "name", ada.record("key", "show")["key"], "ada")
+    with answering(world, ada), chat(world, bob) as other:
+        other.expect_screen("answering ada")
+        other.type("/cancel\r")
+        other.expect_screen("next    Wait for it, or go on beside it: ")
+        other.type("mine\r")
+        other.expect_screen("next  you: mine")
+        other.type("/cancel\r")
+        other.expect_screen(
+            "1 request cancelled; the next message waits for the answer to ada, which only\n"
+            "ada or an owner can cancel\n"
+        )
+        slow.wait_for_cancel()  # before that the host may seal the question
+        slow.evict()
+        other.expect_screen(" one two three\n5 tokens")
+        other.expect_screen("> mine\ncancelled; no answer came\n")
+        assert other.leave(CTRL_D) == 0
+    assert "You said: mine" not in ada.ok("log")
