@@ -27,6 +27,7 @@ async def talk(chat: ChatSession) -> int:
     out, code = chat.session.out, 0
     while (line := await _read_block()) is not None:
         try:
+            await chat.look_if_deleted()
             if chat_commands.is_command(line):
                 turn = await chat_commands.run(chat, line)
             else:

@@ -6,6 +6,7 @@ from typing import Any
 from rich.text import Text
 
 from antiphon.cli.branches import unique_digits
+from antiphon.cli.errors import DeletedHere
 from antiphon.cli.forks import say_forks
 from antiphon.cli.line_editor import without_quotes
 from antiphon.cli.losses import losses_in
@@ -59,8 +60,8 @@ class ChatSession:
     """Messages shown at the beginning."""
     undone: set[EntryId] = field(default_factory=set)
     """What this user wrote from a message on that was undone; its answer is no news."""
-    refusal: KeyRemoved | None = None
-    """Why the hub neither sends nor receives this conversation; it is only read then."""
+    refusal: AntiphonError | None = None
+    """Why nobody takes anything of this conversation, for good; it is only read then."""
 
     async def begin(self) -> None:
         """Read the names, and go on where this replica's last command left off."""
@@ -129,10 +130,22 @@ class ChatSession:
         return is_refused or hub.lasting_error is not None
 
     def check_sent(self) -> None:
-        """Raise KeyRemoved, ConversationDeleted where nobody would accept what is written."""
+        """Raise KeyRemoved, ConversationDeleted where nobody would accept what is written.
+
+        What was said once holds for good, also where the hub is away, or the conversation gone.
+        """
         if self.refusal is not None:
-            raise KeyRemoved(self.refusal.detail) from self.refusal
-        self.replica.hub.check_taken(self.held)
+            raise type(self.refusal)(self.refusal.detail) from self.refusal
+        try:
+            self.replica.hub.check_taken(self.held)
+        except AntiphonError as error:
+            self.refusal = error
+            raise
+
+    async def look_if_deleted(self) -> None:
+        """Note it if another command has deleted the conversation from this folder."""
+        if self.refusal is None and not await self.replica.store.has(self.held.id):
+            self.refusal = DeletedHere()
 
     def ending(self) -> AntiphonError | None:
         """Return why nothing that is written from now on is taken, if that is so.

@@ -34,7 +34,7 @@ from replica.conversation import Conversation, Place
 from replica.errors import AntiphonError
 from replica.ids import EntryId
 from replica.io import answers
-from replica.link import EntriesAdmitted, Event
+from replica.link import EntriesAdmitted, Event, Forgotten
 from replica.log import Kind
 
 TICK_S = 0.25
@@ -71,6 +71,8 @@ class TerminalChat:
         self._given_up: set[EntryId] = set()
         self._others = OtherBranches(chat, self._screen)
         self._are_names_stale = False
+        self._may_be_deleted = False
+        """Whether the conversation has left memory, which a deletion does among others."""
         self._has_ended = chat.refusal is not None
         """Whether it was said that nothing is taken any more."""
 
@@ -120,6 +122,7 @@ class TerminalChat:
             self._is_stale = True
             self._others.receive(event.entries)
             self._are_names_stale |= any(e.header.kind in _NAMING for e in event.entries)
+        self._may_be_deleted |= event == Forgotten(self._chat.held.id)
         self._wake.set()
 
     def _read(self, data: bytes) -> None:
@@ -236,6 +239,9 @@ class TerminalChat:
         if self._are_names_stale:
             self._are_names_stale = False
             await self._chat.read_names()
+        if self._may_be_deleted:
+            self._may_be_deleted = False
+            await self._chat.look_if_deleted()
         while await self._show_news():
             pass
         self._say_ending()

@@ -15,6 +15,7 @@ AntiphonError
 │   │   └── TurnBetween      it was, and another turn follows it
 │   ├── ReadOnlyHere         your key may not write in this conversation
 │   ├── CancelForbidden      only other members' answers are awaited
+│   ├── DeletedHere          a conversation was deleted from this folder beside its chat
 │   ├── ChecksFailed         a check failed
 │   │   ├── HubDiffers       the hub does not send everyone the same log
 │   │   ├── EndLost          the store lost its last entries
@@ -47,6 +48,7 @@ from replica.errors import AntiphonError, RequestRefused, Unavailable
 from replica.refusals import (
     ArgumentInvalid,
     BodyTooLarge,
+    ConversationDeleted,
     HubUnreachable,
     NotAllowed,
     PeerIdentityChanged,
@@ -148,6 +150,12 @@ class CancelForbidden(NotAllowed):
     next_step = (
         "Wait for it, or go on beside it: `antiphon send --conflict fork TEXT`, in a chat `/fork`."
     )
+
+
+class DeletedHere(ConversationDeleted):
+    """Another command has deleted this conversation from this folder."""
+
+    next_step = "`antiphon clone ID` fetches it again, unless it was deleted from the hub too."
 
 
 class MessageTooLong(BodyTooLarge):

@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import signal
+import subprocess
 import threading
 from typing import Any
 
@@ -15,6 +16,8 @@ from replica.errors import AntiphonError
 from replica.ids import EntryId
 from replica.refusals import StoreFull
 from tests.antiphon.cli.conftest import Terminal, World
+from tests.antiphon.cli.processes import ANTIPHON, first_line
+from tests.antiphon.cli.test_terminal import variables_of
 from tests.support.callers import PATIENCE_S
 
 
@@ -106,3 +109,21 @@ def test_with_json_a_command_of_a_chat_that_the_command_line_lacks_writes_what_i
     (cancelled,) = chatted(me, "/cancel\n")
     assert len(cancelled.pop("cancelled")) == 1
     assert cancelled == {"conversation": conversation, "abandoned": None, "awaited": []}
+
+
+def test_a_line_behind_a_deletion_by_another_command_is_refused_as_deleted(
+    world: World, me: Terminal
+) -> None:
+    me.ok("new")
+    pipe = subprocess.PIPE
+    with subprocess.Popen(
+        [*ANTIPHON, "chat"], env=variables_of(world, me), stdin=pipe, stdout=pipe, stderr=pipe,
+        text=True,
+    ) as chat:  # fmt: skip
+        assert chat.stdin is not None
+        print("hello", file=chat.stdin, flush=True)
+        assert first_line(chat.stdout) == "You said: hello\n"
+        me.ok("delete", "--yes")
+        _, said = chat.communicate("and more\n", timeout=60)
+    assert chat.returncode == 1
+    assert "reason  CONVERSATION_DELETED" in said

@@ -1,7 +1,9 @@
 """A chat at a terminal where several members ask at once."""
 
+import pytest
+
 from tests.antiphon.cli.conftest import Terminal, World
-from tests.antiphon.cli.pty_terminal import CTRL_D
+from tests.antiphon.cli.pty_terminal import CTRL_C, CTRL_D
 from tests.antiphon.cli.test_chat_terminal import answering, chat, members, slow
 from tests.antiphon.cli.test_terminal import HeldUp
 
@@ -31,3 +33,19 @@ def test_a_writer_cancels_a_question_that_waits_behind_another_members_answer(
         other.expect_screen("> mine\ncancelled; no answer came\n")
         assert other.leave(CTRL_D) == 0
     assert "You said: mine" not in ada.ok("log")
+
+
+@pytest.mark.parametrize("at_hub", [True, False])
+def test_a_conversation_that_its_owner_deletes_beside_the_chat_stays_deleted(
+    world: World, members: tuple[Terminal, Terminal], at_hub: bool
+) -> None:
+    """The next line was refused with CONVERSATION_NOT_FOUND, and the advice to ask an owner."""
+    ada, _ = members
+    with chat(world, ada) as terminal:
+        ada.ok("delete", "--yes", *(["--hub"] if at_hub else []))
+        terminal.expect_screen("nothing that you write here from now on is taken\n")
+        for typed in ("hello", "/title Mine"):
+            terminal.type(f"\x15{typed}\r")
+            terminal.expect("CONVERSATION_DELETED")
+        assert "NOT_FOUND" not in terminal.screen.text
+        assert terminal.leave(CTRL_C) == 0
