@@ -224,10 +224,16 @@ class TerminalChat:
         for text in self._editor.unsent:
             self._screen.note(f"not sent: {text}")
 
-    def _say_ending(self) -> bool:
-        """Say once that nothing is taken from now on, if that is so; return whether it was said."""
+    async def _say_ending(self) -> bool:
+        """Say once that nothing is taken from now on, if that is so; return whether it was said.
+
+        What waits for an answer until then was written before, and stands above.
+        """
         if not self._has_ended and (ending := self._chat.ending()) is not None:
             self._has_ended = True
+            self._given_up.update(self._view.waiting)
+            await self._look()
+            await self._print_new()
             self._screen.fail(ending)
             self._screen.note(ENDED, "yellow")
         return self._has_ended
@@ -244,11 +250,13 @@ class TerminalChat:
             await self._chat.look_if_deleted()
         while await self._show_news():
             pass
-        self._say_ending()
+        await self._say_ending()
         await self._others.look()
         if self._answered is None or not self._screen.is_within_line:
             await self._others.announce()
-        self._screen.draw(self._view, self._delay())
+        running = self._view.running
+        delay = _delay(self._chat, self._presence, running, is_ending=running in self._cancelled)
+        self._screen.draw(self._view, delay)
 
     async def _show_news(self) -> bool:
         """Show news of the answer under way, else new entries; say whether there may be more."""
@@ -260,13 +268,8 @@ class TerminalChat:
         if self._answered is not None and await self._follow(self._answered):
             self._stop_watch()
             return True
-        for entry in self._view.shown if is_new else ():
-            if entry.id not in self._printed:
-                self._printed.add(entry.id)
-                await self._screen.print_entry(entry, is_new=True)
-        for entry in self._printed.withdrawn() if is_new else ():
-            if entry.id not in self._chat.undone:
-                self._screen.note(taken_back_words(self._chat.held, entry, self._chat.names))
+        if is_new:
+            await self._print_new()
         running = self._view.running
         if running != self._answered:
             self._stop_watch()
@@ -277,6 +280,16 @@ class TerminalChat:
         self._answer = answers.AnswerWatch(self._chat.replica, self._chat.held.id, running)
         self._answered = running
         return True
+
+    async def _print_new(self) -> None:
+        """Print what is new in the view, and what was taken back of what was printed."""
+        for entry in self._view.shown:
+            if entry.id not in self._printed:
+                self._printed.add(entry.id)
+                await self._screen.print_entry(entry, is_new=True)
+        for entry in self._printed.withdrawn():
+            if entry.id not in self._chat.undone:
+                self._screen.note(taken_back_words(self._chat.held, entry, self._chat.names))
 
     async def _look(self) -> None:
         self._is_stale = False
@@ -293,7 +306,7 @@ class TerminalChat:
         try:
             events = await self._answer.news()
         except AntiphonError as error:
-            if not self._say_ending():
+            if not await self._say_ending():
                 self._screen.fail(error)
             is_over = self._chat.hears_nothing_more
             self._given_up.update(self._view.waiting if is_over else (request,))
@@ -321,19 +334,6 @@ class TerminalChat:
             self._answer.stop()
         self._answer = self._answered = None
 
-    def _delay(self) -> str:
-        """Return what delays the answer, empty if nothing is known to."""
-        running, hub = self._view.running, self._chat.replica.hub
-        if running is None:
-            return ""
-        if running in self._cancelled:
-            return "cancelling; Ctrl-C again leaves"
-        if not hub.is_linked:
-            return "waiting for the hub; go on writing"
-        request = self._chat.held.order.request(running)
-        words = self._presence.delay(request.host) if request is not None else ""
-        return f"{words} · Ctrl-C cancels" if words else ""
-
 
 async def talk(chat: ChatSession, keyboard: Keyboard) -> int:
     """Run a chat at a terminal until the user leaves; return the exit code."""
@@ -344,3 +344,18 @@ def _is_cancelled(held: Conversation, request: EntryId, place: Place) -> bool:
     """Say whether a request of the branch that ends at a place was cancelled, by whomever."""
     is_closed = bool(held.order.closing_cancels(request))
     return is_closed and any(entry.id == request for entry in entries_at(held, place))
+
+
+def _delay(
+    chat: ChatSession, presence: HostPresence, running: EntryId | None, *, is_ending: bool
+) -> str:
+    """Return what delays the answer under way, empty if nothing is known to."""
+    if running is None:
+        return ""
+    if is_ending:
+        return "cancelling; Ctrl-C again leaves"
+    if not chat.replica.hub.is_linked:
+        return "waiting for the hub; go on writing"
+    request = chat.held.order.request(running)
+    words = presence.delay(request.host) if request is not None else ""
+    return f"{words} · Ctrl-C cancels" if words else ""

@@ -368,7 +368,8 @@ def test_a_chat_that_is_open_when_its_key_is_removed_writes_nothing_more(
             terminal.expect_screen(f"next  you: {words}")
         ada.ok("members", "remove", bob.record("key", "show")["key"])
         terminal.expect("KEY_REMOVED")
-        terminal.expect_screen("> second\n> third\n>")
+        terminal.expect_screen("> second\n> third\nerror: ")
+        terminal.expect_screen("is taken\n>")
         assert terminal.screen.text.count("KEY_REMOVED") == 1
         before = len(bob.records("log"))
         terminal.type("Hello?\r")
