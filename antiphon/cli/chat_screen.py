@@ -12,13 +12,13 @@ from contextlib import contextmanager
 
 from rich.text import Text
 
-from antiphon.cli.branch_view import BranchView
+from antiphon.cli.branch_view import BranchView, answered_by, question_words, stands_below
 from antiphon.cli.canvas import Canvas, Panel
 from antiphon.cli.chat_session import ChatSession
 from antiphon.cli.line_editor import LineEditor
 from antiphon.cli.output import harmless
 from antiphon.cli.pace import Rate, bar
-from antiphon.cli.rows import SIDE_LEAF, TALK, end_lines, is_side_leaf, words_of, wrapped
+from antiphon.cli.rows import SIDE_LEAF, TALK, cut, end_lines, is_side_leaf, words_of, wrapped
 from antiphon.cli.screen import not_taken_words
 from antiphon.cli.session import away_words
 from antiphon.cli.undone import is_undone
@@ -38,6 +38,8 @@ from replica.log import (
 )
 
 PROMPT = "> "
+ANOTHER = "(another answer)"
+"""The words of a request without a message."""
 NEXT_MAX = 3
 EDIT_ROWS_MAX = 10
 
@@ -53,6 +55,10 @@ class ChatScreen:
         self._canvas = Canvas(self._width)
         self._rate = Rate()
         self._progress = Text("")
+        self.above: EntryId | None = None
+        """What was printed last: a message, or of an answer its request; None if neither."""
+        self._answering: EntryId | None = None
+        """The request of the answer under way."""
 
     @property
     def _width(self) -> int:
@@ -68,7 +74,7 @@ class ChatScreen:
     @contextmanager
     def aside(self) -> Iterator[None]:
         """Erase the panel, which `draw` shows again, and let lines be printed from column 0 on."""
-        self._write(self._canvas.compose("\n" if self._canvas.column else "", None))
+        _write(self._canvas.compose("\n" if self._canvas.column else "", None))
         yield
         sys.stdout.flush()
 
@@ -80,7 +86,7 @@ class ChatScreen:
 
     def ring(self, words: str) -> None:
         """Ring, and print a line about what was typed."""
-        self._write("\a")
+        _write("\a")
         self.note(words, "yellow")
 
     def fail(self, error: AntiphonError) -> None:
@@ -95,14 +101,17 @@ class ChatScreen:
         match body:
             case Message(speaker, parts):
                 self._print_words(entry, speaker, words_of(parts))
+                self.above = entry.id
             case Generation():
                 if not _is_end_of_none(held, entry, body):
                     await self._print_answer(entry, body, is_new=is_new)
+                    self.above = answered_by(held, entry)
             case None if entry.header.kind in TALK:
                 self.note(f"({self._chat.names.of(entry.header.author)}: a body that is not here)")
             case Request() if entry.header.conflict == Conflict.QUEUE:
                 is_ended = held.order.is_cancelled(entry.id) and entry.id not in held.order.seal_of
                 if is_ended and not is_undone(held, entry):
+                    self._say_whose(entry.id)
                     self.note("cancelled; no answer came")
             case _:
                 pass
@@ -121,7 +130,9 @@ class ChatScreen:
                 self._out.show("  " + line)
 
     async def _print_answer(self, entry: Entry, generation: Generation, *, is_new: bool) -> None:
-        words = words_of(generation.parts)
+        words, asked = words_of(generation.parts), answered_by(self._chat.held, entry)
+        if asked is not None and is_new:
+            self._say_whose(asked)
         with self.aside():
             for line in wrapped(words, self._width - 1) if words else []:
                 self._out.show(line)
@@ -132,23 +143,38 @@ class ChatScreen:
 
     # --- the answer under way -----------------------------------------------------------
 
-    def begin_answer(self) -> None:
-        """Forget the state of the answer before."""
+    def begin_answer(self, request: EntryId) -> None:
+        """Forget the state of the answer before; what comes now is that of a request."""
         self._rate, self._progress = Rate(), Text("")
+        self._answering = request
+
+    def _say_whose(self, request: EntryId) -> None:
+        """Name a question again whose answer comes, unless it is what was printed last."""
+        held = self._chat.held
+        if not stands_below(held, request, self.above):
+            who = self._chat.names.of(held.log.entries[request].header.author)
+            line = f"{who}: {question_words(held, request) or ANOTHER}"
+            with self.aside():
+                self._out.show(Text(cut(line, self._width - 1), style="dim"))
+        self.above = request
 
     async def show(self, event: answers.TurnEvent, now_s: float) -> None:
         """Show one event of the answer under way."""
+        request = self._answering
+        assert request is not None, "an answer is under way"
         match event:
             case answers.Prefilling(progress):
                 self._progress = bar(progress, is_ascii=self._out.is_ascii)
             case answers.Delta(text, tokens):
                 self._rate.feed(now_s, tokens)
-                self._write(self._canvas.compose(harmless(text), None))
+                self._say_whose(request)
+                _write(self._canvas.compose(harmless(text), None))
             case answers.Discarded():
                 self.note("the host began the answer again; ignore the text above", "yellow")
             case answers.NotTaken(error):
                 self.note(not_taken_words(error), "yellow")
             case answers.Finished(answer, generation):
+                self._say_whose(request)
                 await self._end_answer(answer, generation)
             case _:
                 pass
@@ -171,7 +197,7 @@ class ChatScreen:
 
     def resize(self) -> None:
         """Draw for another width from now on."""
-        self._write(self._canvas.resize(self._width))
+        _write(self._canvas.resize(self._width))
 
     def draw(self, view: BranchView, state: str) -> None:
         """Draw the panel; `state` says what delays the answer, if anything does."""
@@ -189,7 +215,7 @@ class ChatScreen:
         if typed[0].startswith(PROMPT):
             typed[0] = self._ansi(Text.assemble((PROMPT, "cyan"), typed[0][len(PROMPT) :]))
         panel = Panel((*shown, *typed), len(shown) + row, column)
-        self._write(self._canvas.compose("", panel))
+        _write(self._canvas.compose("", panel))
 
     def _state_row(self, running: EntryId, state: str) -> Text:
         author = self._chat.held.log.entries[running].header.author
@@ -207,7 +233,7 @@ class ChatScreen:
             count = max(0, rows_max - 1)
         rows = []
         for one in view.next[:count]:
-            said = one.words[: self._width] or "(another answer)"
+            said = one.words[: self._width] or ANOTHER
             rows.append(Text(f"next  {self._chat.names.of(one.author)}: {said}", style="dim"))
         more = len(view.next) - len(rows)
         if more > 0:
@@ -223,10 +249,11 @@ class ChatScreen:
             self._out.people.print(row, end="")
         return capture.get()
 
-    def _write(self, text: str) -> None:
-        if text:
-            sys.stdout.write(text)
-            sys.stdout.flush()
+
+def _write(text: str) -> None:
+    if text:
+        sys.stdout.write(text)
+        sys.stdout.flush()
 
 
 def _is_end_of_none(held: Conversation, entry: Entry, generation: Generation) -> bool:

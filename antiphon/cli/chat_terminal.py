@@ -186,6 +186,8 @@ class TerminalChat:
             if chat_commands.is_command(text):
                 with self._screen.aside():
                     turn = await chat_commands.run(self._chat, text)
+                if turn is None:  # what it printed stands above the answer that goes on
+                    self._screen.above = None
             else:
                 turn = await self._chat.turn(text)
             if turn is not None:
@@ -275,7 +277,7 @@ class TerminalChat:
             self._stop_watch()
         if running is None or self._answer is not None:
             return False
-        self._screen.begin_answer()
+        self._screen.begin_answer(running)
         self._presence.note_news()
         self._answer = answers.AnswerWatch(self._chat.replica, self._chat.held.id, running)
         self._answered = running

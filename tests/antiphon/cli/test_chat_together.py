@@ -49,3 +49,38 @@ def test_a_conversation_that_its_owner_deletes_beside_the_chat_stays_deleted(
             terminal.expect("CONVERSATION_DELETED")
         assert "NOT_FOUND" not in terminal.screen.text
         assert terminal.leave(CTRL_C) == 0
+
+
+def test_an_answer_that_comes_behind_another_members_names_its_question_again(
+    world: World, members: tuple[Terminal, Terminal]
+) -> None:
+    """It stood under the other's answer: one's own question had been printed above both."""
+    ada, bob = members
+    world.stop_host()
+    with chat(world, ada) as terminal:
+        world.stop_hub()
+        terminal.expect_screen("offline")
+        bob.ok("send", "from bob", "--no-wait")
+        ada.ok("send", "a note", "--no-request")  # with which her question is the later one
+        terminal.type("mine\r")
+        terminal.expect_screen("> mine")
+        world.start_hub()
+        bob.ok("status")
+        world.start_host()
+        terminal.expect_screen("> mine\nbob: from bob\nYou said: from bob\n4 tokens")
+        terminal.expect_screen("\nyou: mine\nYou said: mine\n3 tokens")
+        terminal.type("and then?\r")
+        terminal.expect_screen("\n> and then?\nYou said: and then?\n")
+        assert terminal.leave(CTRL_D) == 0
+
+
+def test_an_answer_that_goes_on_below_what_a_command_printed_is_named(
+    world: World, members: tuple[Terminal, Terminal], slow: HeldUp
+) -> None:
+    ada, _ = members
+    with answering(world, ada) as terminal:
+        terminal.type("/log\r")
+        terminal.expect_screen("  you       one two three\n")
+        slow.evict()
+        terminal.expect_screen("\nyou: one two three\n one two three\n5 tokens")
+        assert terminal.leave(CTRL_D) == 0
