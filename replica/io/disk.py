@@ -30,11 +30,16 @@ def make_folder(path: Path) -> None:
 
 
 def file_at(path: Path) -> tuple[int, int] | None:
-    """Return the device and number of the file at a path; None if there is none."""
+    """Return the device and number of the file at a path; None if there is none.
+
+    Raises StoreError if that can't be told.
+    """
     try:
         found = os.stat(path)  # noqa: PTH116  # pathlib takes ten times as long
     except FileNotFoundError:
         return None
+    except OSError as error:
+        raise store_error(error) from error
     return found.st_dev, found.st_ino
 
 

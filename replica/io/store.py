@@ -123,12 +123,16 @@ class Store(Closing):
             new = [entry for entry in begun if entry.id not in held]
             size = sum(entry.size_bytes for entry in entries)
             statements = sql.appending(entries)
+            self._require_in_place()  # a refusal behind the write finds the entries stored
             await self._commit.write(statements, size_bytes=size, at_once=at_once)
-            if file_at(self._path) != self._file:
-                # What was written is in a file that nobody opens again.
-                raise StoreError(f"{self._path} was moved or removed while it was open")
+            self._require_in_place()
             if new:
                 self._mark.write(self._mark.mark.after(new))
+
+    def _require_in_place(self) -> None:
+        """Raise StoreError if what is written is in a file that nobody opens again, or may be."""
+        if file_at(self._path) != self._file:
+            raise StoreError(f"{self._path} was moved or removed while it was open")
 
     async def load(self, conversation: ConversationId, *, bodies: bool = True) -> Loaded:
         """Return the sound entries of a conversation and the ids of the lost ones.

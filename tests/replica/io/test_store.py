@@ -18,6 +18,7 @@ from replica.log.entry import Entry
 from replica.refusals import StoreFull, StoreLocked
 from tests.support.callers import until
 from tests.support.files import full_disk, query, wal_commits
+from tests.support.modes import bound_by_modes, mode
 from tests.support.writers import Writer, log, said
 
 
@@ -63,6 +64,21 @@ async def test_nothing_is_durable_in_a_file_that_was_moved_away(
             await store.append(entries[1:2])
         put_back(path, moved)
         await store.append(entries[1:])
+    async with await Store.open(path) as store:
+        assert (await store.load(entries[0].conversation)).entries == entries
+
+
+async def test_a_file_that_can_not_be_looked_at_takes_nothing_until_it_can(path: Path) -> None:
+    entries = log(3)
+    with bound_by_modes():
+        async with await Store.open(path) as store:
+            await store.append(entries[:1])
+            with mode(path.parent, 0):
+                with pytest.raises(StoreError, match=str(path)) as caught:
+                    await store.append(entries[1:])
+                assert caught.value.reason == StoreError.reason
+            assert (await store.load(entries[0].conversation)).entries == entries[:1]
+            await store.append(entries[1:])
     async with await Store.open(path) as store:
         assert (await store.load(entries[0].conversation)).entries == entries
 
