@@ -34,22 +34,32 @@ from replica.refusals import StoreFull
 
 log = structlog.get_logger()
 
+_SUFFIX = ".archive"
+
 
 def prepared_folder(folder: Path) -> Path:
     """Return the folder of such files, created, without what a crash left.
 
-    It is part of a cache: what can't be made or removed is logged, and fails each archive alone.
+    It is part of a cache: what can't be made, read or removed is logged, and fails each archive
+    alone.
     """
     try:
         make_folder(folder)
+        found = list(folder.iterdir())
     except OSError as error:
         log.warning("no archive can pass through", path=str(folder), detail=str(error))
-    for left in folder.glob("*.archive"):
-        try:
-            left.unlink(missing_ok=True)
-        except OSError as error:
-            log.warning("archive not removed", path=str(left), detail=str(error))
+        return folder
+    for left in found:
+        if left.suffix == _SUFFIX:
+            _remove(left)
     return folder
+
+
+def _remove(left: Path) -> None:
+    try:
+        left.unlink(missing_ok=True)
+    except OSError as error:
+        log.warning("archive not removed", path=str(left), detail=str(error))
 
 
 def unnamed_file(folder: Path) -> FileIO:
@@ -59,7 +69,7 @@ def unnamed_file(folder: Path) -> FileIO:
     """
     with typed_errors():
         make_folder(folder)  # it is part of a cache, which may be deleted at any time
-        descriptor, name = tempfile.mkstemp(suffix=".archive", dir=folder)
+        descriptor, name = tempfile.mkstemp(suffix=_SUFFIX, dir=folder)
         Path(name).unlink()
     return FileIO(descriptor, "r+")
 

@@ -36,7 +36,8 @@ class ManifestFiles:
     ) -> None:
         """Use the folders below `root`, created private.
 
-        Where that fails, no checkpoint is found, and each write tries to make it again.
+        What can't be made or read is logged: then no checkpoint is found, and each write tries
+        to make it again.
         """
         self._root = root
         self._mac_key = mac_key
@@ -44,13 +45,7 @@ class ManifestFiles:
         self._spare = spare or spare_at
         self._written: Path | None = None
         """The folder in which a checkpoint is being written: it makes room for nothing."""
-        try:
-            make_folder(root)
-        except OSError as error:
-            log.warning("no checkpoint can be written", path=str(root), detail=str(error))
-        folders = sorted(
-            (p for p in pack_files.listed(root) if p.is_dir()), key=pack_files.last_used_ns
-        )
+        folders = sorted(_made(root), key=pack_files.last_used_ns)
         self._sizes = OrderedDict((f.name, pack_files.folder_bytes(f)) for f in folders)
 
     @property
@@ -182,3 +177,17 @@ def spare_at(folder: Path) -> int:
 def manifest_path(folder: Path, manifest: Manifest) -> Path:
     """Return the path of a manifest: one per context."""
     return folder / f"{manifest.tokens:08d}-{manifest.lineage[:8].hex()}.manifest"
+
+
+def _made(root: Path) -> list[Path]:
+    """Make the folder of all conversations; return those that are in it."""
+    try:
+        make_folder(root)
+    except OSError as error:
+        log.warning("no checkpoint can be written", path=str(root), detail=str(error))
+        return []
+    try:
+        return [path for path in root.iterdir() if path.is_dir()]
+    except OSError as error:
+        log.warning("no checkpoint is found", path=str(root), detail=str(error))
+        return []

@@ -1,31 +1,62 @@
 """A host whose files can't be reached for a while: what needs them waits, all else goes on."""
 
-from pathlib import Path
+from collections.abc import Iterator
 
+import pytest
 from structlog.testing import capture_logs
 
 from replica.errors import StoreError
+from replica.io.host_calls import HostCalls
 from tests.model_host.io.served_host import ServedHost
+from tests.model_host.io.test_archive_service import has_log
 from tests.support.callers import until
 from tests.support.modes import bound_by_modes, mode
 from tests.support.talk import Talk
 
 
-def log_of(folder: Path) -> Path:
-    return folder / "log"
+@pytest.fixture(autouse=True)
+def bound() -> Iterator[None]:
+    """Let modes bind all threads of a test: it comes before those of its other fixtures."""
+    with bound_by_modes():
+        yield
 
 
 async def test_a_request_that_finds_the_log_s_folder_denied_is_answered_once_it_is_back(
     served: ServedHost,
 ):
-    with bound_by_modes():
+    async with served.host() as host:
+        talk = await Talk.begin(served.replica, host.key)
+        await talk.ask("Name a colour.", tokens=3)
+        with capture_logs() as lines, mode(served.folder / "host" / "log", 0):
+            await talk.say("Name another.")
+            request = await talk.request(tokens=3)
+            await until(lambda: any(line.get("reason") == StoreError.reason for line in lines))
+            assert request not in talk.held.order.seal_of
+        answer = await talk.answer(request)
+        assert len(answer.token_ids) == 3
+
+
+@pytest.mark.parametrize("number", [0, 0o400], ids=["closed", "listed alone"])
+@pytest.mark.parametrize("name", ["derived", "derived/checkpoints", "derived/imports"])
+async def test_a_host_starts_without_derived_files_that_are_denied(
+    served: ServedHost, name: str, number: int
+):
+    derived = served.folder / "host" / "derived"
+    async with served.host() as host:
+        talk = await Talk.begin(served.replica, host.key)
+        await talk.ask("Name a colour.", tokens=3)
+        await served.kept(talk, host, 1)
+    (derived / "imports" / "a.archive").touch()
+    with capture_logs() as lines, mode(served.folder / "host" / name, number):
         async with served.host() as host:
-            talk = await Talk.begin(served.replica, host.key)
-            await talk.ask("Name a colour.", tokens=3)
-            with capture_logs() as lines, mode(log_of(served.folder / "host"), 0):
-                await talk.say("Name another.")
-                request = await talk.request(tokens=3)
-                await until(lambda: any(line.get("reason") == StoreError.reason for line in lines))
-                assert request not in talk.held.order.seal_of
-            answer = await talk.answer(request)
+            paths = {line.get("path", "") for line in lines}
+            assert any(path.startswith(str(derived)) for path in paths)
+            _, answer = await talk.ask("Name another.", tokens=3)
             assert len(answer.token_ids) == 3
+    async with (
+        served.host() as host,
+        HostCalls(host.address, served.replica.key, host.key) as calls,
+    ):
+        await has_log(host, talk)
+        archive = b"".join([part async for part in calls.export(talk.id)])
+        await calls.import_([archive])
