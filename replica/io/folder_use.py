@@ -90,11 +90,12 @@ def _state(folder: Path, use: FolderUse) -> FolderUse:
 
 
 async def _inferred(folder: Path) -> FolderUse | None:
-    if any((folder / name).exists() for name in _OF_A_HOST):
-        return FolderUse.HOST
-    if (folder / HUB_FILE).exists() or await _is_a_replica_s(folder):
-        return FolderUse.REPLICA
-    is_a_hub_s = any((folder / name).exists() for name in _OF_A_DAEMON)
+    with typed_errors():
+        if any((folder / name).exists() for name in _OF_A_HOST):
+            return FolderUse.HOST
+        if (folder / HUB_FILE).exists() or await _is_a_replica_s(folder):
+            return FolderUse.REPLICA
+        is_a_hub_s = any((folder / name).exists() for name in _OF_A_DAEMON)
     return FolderUse.HUB if is_a_hub_s else None
 
 

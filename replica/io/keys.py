@@ -71,10 +71,12 @@ def require_not_gone(path: Path, store: Path, *, is_host: bool = False) -> None:
     """Raise KeyFileGone where there is a store and not the key it was written with.
 
     Such a store is another identity's: with a fresh key nothing in it could go on, and the old
-    key could not be restored in its place.
+    key could not be restored in its place. Raises StoreError if that can't be told.
     """
-    # The store is looked at first: another process that begins the replica makes the key first.
-    if store.is_file() and not path.exists():
+    with typed_errors():
+        # The store is looked at first: another process that begins the replica makes the key first.
+        is_gone = store.is_file() and not path.exists()
+    if is_gone:
         kind = HostKeyGone if is_host else KeyFileGone
         raise kind(f"{path} is gone; {store} was written with its key")
 
@@ -103,7 +105,8 @@ def restore(
     KeyOfAnotherLog if it is not the owner's, and KeyFileTaken if the file holds another key.
     """
     key = _from_backup(backup_text, _passphrase(passphrase))
-    existing, held = _read(path) if path.is_file() else None, None
+    with typed_errors():
+        existing, held = _read(path) if path.is_file() else None, None
     if existing is not None:
         with suppress(KeyFileInvalid, KeyFileUnchecked):
             held = public_key(_from_text(existing, None, str(path)))
@@ -210,9 +213,9 @@ def _require_private(path: Path, state: os.stat_result) -> None:
 
 def _set_aside_if_no_file(path: Path) -> bool:
     """Rename what has a key file's name and is no file, such as a folder; say whether."""
-    if not path.exists() or path.is_file():
-        return False
     with typed_errors():
+        if not path.exists() or path.is_file():
+            return False
         set_aside(path)
     return True
 

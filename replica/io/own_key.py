@@ -10,6 +10,7 @@ from pathlib import Path
 from replica.conversation import EntryStore
 from replica.errors import StoreError
 from replica.ids import PublicKey
+from replica.io.disk import typed_errors
 from replica.io.readonly import open_read_only
 from replica.io.small_rows import OWN_KEY
 
@@ -26,7 +27,7 @@ async def note_own_key(store: EntryStore, public: PublicKey) -> None:
 
 async def own_key_of(path: Path) -> PublicKey | None:
     """Return the key that opened a store last; None where nothing that can be read says so."""
-    with suppress(StoreError):
+    with suppress(StoreError), typed_errors():
         if await asyncio.to_thread(path.is_file):
             async with open_read_only(path) as store:
                 stated = await store.get_meta(OWN_KEY)

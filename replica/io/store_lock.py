@@ -8,8 +8,9 @@ import fcntl
 import os
 from pathlib import Path
 
+from replica.errors import StoreError
 from replica.io import tail
-from replica.io.disk import FILE_MODE, make_folder, typed_errors
+from replica.io.disk import FILE_MODE, make_folder, store_error, typed_errors
 from replica.io.forked import close_file, own_file
 from replica.refusals import StoreLocked, StoreReadOnly
 
@@ -43,7 +44,7 @@ def lock_name(path: Path) -> int:
     try:
         descriptor = own_file(os.open(_file(path), os.O_RDWR | os.O_CREAT, FILE_MODE))
     except PermissionError as error:
-        raise StoreReadOnly(f"{path.parent} can't be written") from error
+        raise _denied(path, error) from error
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         os.ftruncate(descriptor, 0)
@@ -74,13 +75,20 @@ def require_free(path: Path) -> None:
         except FileNotFoundError:
             return
         except PermissionError as error:
-            raise StoreReadOnly(f"{path.parent} can't be written") from error
+            raise _denied(path, error) from error
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
             raise StoreLocked(f"{_words(_pid_in(descriptor))} holds {path}") from error
         finally:
             close_file(descriptor)
+
+
+def _denied(path: Path, error: PermissionError) -> StoreError:
+    """Return the refusal of a folder that may not be written, or not even be read."""
+    if os.access(path.parent, os.R_OK | os.X_OK):
+        return StoreReadOnly(f"{path.parent} can't be written")
+    return store_error(error)
 
 
 def _file(path: Path) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Set
 from pathlib import Path
 
 from replica.io import high_water, schema, store_files
-from replica.io.disk import replacing
+from replica.io.disk import replacing, typed_errors
 from replica.io.high_water import Group, Mark, MarkFile
 from replica.io.logger import get_logger
 from replica.log import entry_id
@@ -22,8 +22,12 @@ _DELETED = "SELECT conversation FROM tombstones UNION SELECT conversation FROM t
 _log = get_logger()
 
 
+@typed_errors()
 def require_content(path: Path) -> None:
-    """Refuse what is no file, and a gone or empty file of an old store. Raises StoreCorrupt."""
+    """Refuse what is no file, and a gone or empty file of an old store.
+
+    Raises StoreCorrupt, and StoreError if that can't be told.
+    """
     if path.exists() and not path.is_file():
         raise StoreCorrupt(f"{path} is not a regular file")
     if path.exists() and path.stat().st_size:

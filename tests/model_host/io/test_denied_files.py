@@ -60,3 +60,13 @@ async def test_a_host_starts_without_derived_files_that_are_denied(
         await has_log(host, talk)
         archive = b"".join([part async for part in calls.export(talk.id)])
         await calls.import_([archive])
+
+
+async def test_a_host_does_not_start_on_a_log_folder_that_is_denied(served: ServedHost):
+    async with served.host():
+        pass
+    denied = served.folder / "host" / "log"
+    with mode(denied, 0), pytest.raises(StoreError, match=str(denied)) as caught:
+        async with served.host():
+            pass
+    assert caught.value.reason == StoreError.reason

@@ -13,11 +13,13 @@ from cryptography.hazmat.primitives.serialization import (
     PrivateFormat,
 )
 
+from replica.errors import StoreError
 from replica.ids import PublicKey
 from replica.io import key_text, keys
 from replica.io.key_refusals import BackupInvalid, KeyFileGone, KeyOfAnotherLog, SecretInvalid
 from replica.log.entry import public_key
 from replica.refusals import ArgumentInvalid, KeyFileInvalid, KeyFileUnchecked
+from tests.support.modes import bound_by_modes, mode
 
 
 @pytest.fixture
@@ -255,6 +257,22 @@ def test_a_replica_s_key_is_made_for_a_new_one_alone(path: Path, tmp_path: Path)
     assert not path.exists()
     keys.restore(path, backup, "p")
     assert public_key(keys.load_or_begin(path, store)) == mine
+
+
+def test_a_store_that_can_not_be_looked_at_is_a_store_error(path: Path, tmp_path: Path) -> None:
+    store = tmp_path / "log" / "log.db"
+    store.parent.mkdir()
+    keys.load_or_create(path)
+    backup = keys.backup(path, "p")
+    with bound_by_modes():
+        with mode(store.parent, 0), pytest.raises(StoreError, match=str(store)) as caught:
+            keys.load_or_begin(path, store)
+        assert caught.value.reason == StoreError.reason
+        with mode(path.parent, 0):
+            for call in (keys.repair_secret, lambda path: keys.restore(path, backup, "p")):
+                with pytest.raises(StoreError, match=str(path)) as caught:
+                    call(path)
+                assert caught.value.reason == StoreError.reason
 
 
 def test_a_backup_of_another_key_than_the_log_s_is_not_restored(path: Path, tmp_path: Path) -> None:

@@ -6,7 +6,10 @@ import pytest
 
 from replica.errors import StoreError
 from replica.ids import EntryId
+from replica.io.folder_use import FILE
 from replica.io.replica import Replica
+from replica.io.store import Store
+from replica.io.tail import require_content
 from replica.link.events import EntryFailed, Event
 from replica.log.body import Genesis
 from syncd.io.config import HubConfig
@@ -60,3 +63,29 @@ async def test_a_replica_whose_log_folder_is_denied_refuses_to_write_and_goes_on
             loaded = await mine.store.load(conversation)
             assert [one for one in loaded.entries if one.id == entry.id] == [entry]
             assert len(loaded.entries) == 2
+
+
+@pytest.mark.parametrize("is_noted", [True, False])
+async def test_a_hub_does_not_start_on_a_log_folder_that_is_denied(
+    tmp_path: Path, is_noted: bool
+) -> None:
+    folder = tmp_path / "hub"
+    config = HubConfig(data_dir=folder, listen="127.0.0.1:0")
+    await (await start(config)).stop()
+    if not is_noted:
+        (folder / FILE).unlink()
+    with bound_by_modes(), mode(folder / "log", 0):
+        with pytest.raises(StoreError, match=str(folder / "log")) as caught:
+            await start(config)
+        assert caught.value.reason == StoreError.reason
+
+
+async def test_a_log_folder_that_is_denied_is_no_end_of_a_store_that_is_read(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "log" / "log.db"
+    await (await Store.open(path)).close()
+    with bound_by_modes(), mode(path.parent, 0):
+        with pytest.raises(StoreError, match=str(path)) as caught:
+            require_content(path)
+        assert caught.value.reason == StoreError.reason
