@@ -218,6 +218,7 @@ REPLAY_TOKENS_MAX = 1 << 23
 """Most tokens of all contexts together, each counted in full: memory for their ids."""
 REPLAYS_UNREAD_MAX = 4
 """Replays that are computed and not read yet; the oldest is dropped for another one."""
+EXPORTS_MAX = 16
 IMPORTS_MAX = 2
-"""Archives that are received at the same time; others wait."""
+"""Archives that are received at the same time: each is a gigabyte at most."""
 IMPORT_TIMEOUT_S = 600.0

@@ -110,7 +110,7 @@ MEANINGS = {
     ),
     "IDLE_TIMEOUT_S": (
         "quota",
-        "seconds of silence before a link ends, or a connection without a call",
+        "seconds of silence before a link, Write or Import ends, or a connection without a call",
         "LINK_IDLE",
     ),
     "HEARTBEAT_S": ("quota", "seconds between two heartbeats of a client", ""),
@@ -336,7 +336,8 @@ MEANINGS = {
         "replays that are computed and not read; the oldest goes",
         "SLOW_READER",
     ),
-    "IMPORTS_MAX": ("quota", "archives that a host receives at a time; others wait", ""),
+    "EXPORTS_MAX": ("quota", "calls of Export at a time, one per key", "UNAVAILABLE"),
+    "IMPORTS_MAX": ("quota", "calls of Import at a time, one per key", "UNAVAILABLE"),
     "IMPORT_TIMEOUT_S": ("quota", "seconds in which an archive arrives", "ARCHIVE_INVALID"),
 }
 """Per limit: its kind, the quantity it bounds, and the reason of the refusal beyond it."""

@@ -16,7 +16,7 @@ from model_host.errors import (
     ArchiveTooLarge,
 )
 from model_host.io.archive_files import append, store_archive, unnamed_file
-from model_host.io.callers import Callers, check_member
+from model_host.io.callers import Callers, Places, check_member
 from model_host.io.checkpoint_files import Checkpoints
 from model_host.io.offers import Offer
 from model_host.io.profiles import Loaded, Profiles
@@ -27,14 +27,17 @@ from model_host.kv import (
     encrypt_archive,
     last_seal,
 )
+from replica import limits
 from replica.conversation import Conversation
 from replica.ids import EntryId, PublicKey, short
-from replica.io import rpc, to_the_end
-from replica.limits import ARCHIVE_BYTES_MAX, IMPORT_TIMEOUT_S, IMPORTS_MAX
+from replica.io import next_message, rpc, to_the_end
+from replica.limits import ARCHIVE_BYTES_MAX, EXPORTS_MAX, IMPORT_TIMEOUT_S, IMPORTS_MAX
 from replica.log import Kind
 from replica.refusals import NotAllowed
 
 log = structlog.get_logger()
+
+_SILENCE = "no data came for too long; nothing of the archive is kept"
 
 
 class ArchiveService:
@@ -54,7 +57,7 @@ class ArchiveService:
         self._pages = pages
         self._ring_key = ring_key
         self._folder = folder
-        self._importing = asyncio.Semaphore(IMPORTS_MAX)
+        self._exports, self._imports = Places(EXPORTS_MAX), Places(IMPORTS_MAX)
 
     def handlers(self) -> rpc.Handlers:
         """Return the byte-level handlers, by method."""
@@ -74,8 +77,23 @@ class ArchiveService:
     async def export(
         self, request: pb.ExportRequest, context: rpc.Context
     ) -> AsyncIterator[pb.ExportResponse]:
-        """Yield an archive of the newest checkpoint. Raises CheckpointMissing."""
+        """Yield an archive of the newest checkpoint. Raises CheckpointMissing.
+
+        A caller that does not read loses its place: gRPC can't end the call (DECISIONS D35).
+        """
+        loop = asyncio.get_running_loop()
         held, peer = await self._writable(request.conversation, context)
+        with self._exports.of_call(peer, context) as place:
+            async for data in self._archive(held):
+                _check_writer(held, peer)  # HOST-22: at every response
+                unread = loop.call_later(limits.WRITE_TIMEOUT_S, place.close)
+                try:
+                    yield pb.ExportResponse(data=data)
+                finally:
+                    unread.cancel()
+
+    async def _archive(self, held: Conversation) -> AsyncIterator[bytes]:
+        """Yield the parts of an archive."""
         offer = await self._stored_offer(held)
         async with self._profiles.using(offer) as loaded:
             namespace = loaded.namespaces.stored(held)
@@ -84,8 +102,7 @@ class ArchiveService:
         salt = os.urandom(ARCHIVE_SALT_BYTES)
         parts = encrypt_archive(self._ring_key, held.id, salt, manifest, payloads)
         while (data := await asyncio.to_thread(next, parts, None)) is not None:
-            _check_writer(held, peer)  # HOST-22: at every response
-            yield pb.ExportResponse(data=data)
+            yield data
         log.info("exported", conversation=short(held.id), tokens=manifest.tokens)
 
     async def _stored_offer(self, held: Conversation) -> Offer:
@@ -103,17 +120,29 @@ class ArchiveService:
         It has to be of the profile of the conversation's last seal, or else of the default.
         """
         rpc.caller(self._callers.authenticator, context)  # before anything is parsed
-        first = await anext(requests, pb.ImportRequest())
+        first = await next_message(requests, _SILENCE) or pb.ImportRequest()
         held, peer = await self._writable(conversation_of(first.data), context)
-        yield pb.ImportResponse(conversation=held.id)
-        async with self._importing, self._received(first.data, requests) as file:
+        with self._imports.of_call(peer, context) as place:
+            yield pb.ImportResponse(conversation=held.id)
+            with place.pop_all():  # what is being stored has it to its end, whoever hangs up
+                manifest = await self._stored(held, peer, first.data, requests)
+        log.info("imported", conversation=short(held.id), tokens=manifest.tokens)
+        yield pb.ImportResponse(conversation=held.id, checkpoint=checkpoint_to_pb(manifest))
+
+    async def _stored(
+        self,
+        held: Conversation,
+        peer: PublicKey,
+        first: bytes,
+        requests: AsyncIterator[pb.ImportRequest],
+    ) -> Manifest:
+        """Receive an archive and store its checkpoint."""
+        async with self._received(first, requests) as file:
             offer = self._profiles.offers.of_seal(last_seal(held))
             async with self._profiles.using(offer) as loaded:
                 add = partial(self._add, held, file, loaded)
                 _check_writer(held, peer)  # it may have come slowly
-                manifest = await to_the_end(loaded.thread.stored(add))
-        log.info("imported", conversation=short(held.id), tokens=manifest.tokens)
-        yield pb.ImportResponse(conversation=held.id, checkpoint=checkpoint_to_pb(manifest))
+                return await to_the_end(loaded.thread.stored(add))
 
     @asynccontextmanager
     async def _received(
@@ -132,8 +161,8 @@ class ArchiveService:
     async def _write_rest(
         self, file: FileIO, size: int, requests: AsyncIterator[pb.ImportRequest]
     ) -> None:
-        """Write what arrives behind the first `size` bytes. Raises ArchiveTooLarge."""
-        async for request in requests:
+        """Write what arrives behind the first `size` bytes. Raises ArchiveTooLarge, LinkIdle."""
+        while (request := await next_message(requests, _SILENCE)) is not None:
             size += len(request.data)
             if size > ARCHIVE_BYTES_MAX:
                 raise ArchiveTooLarge(f"More than {ARCHIVE_BYTES_MAX} bytes.")

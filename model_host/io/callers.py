@@ -66,11 +66,7 @@ class Callers:
             raise ConversationUnknown
         using = ExitStack()
         using.enter_context(self.replica.on_demand.using(asked))
-
-        def done(_context: object) -> None:
-            using.close()
-
-        context.add_done_callback(done)  # type: ignore[arg-type]  # any callable serves
+        _at_end(context, using)
         return held, peer
 
     async def _was_member(self, conversation: ConversationId, peer: PublicKey) -> bool:
@@ -138,3 +134,22 @@ class Places:
             yield
         finally:
             self._taken.remove(key)
+
+    def of_call(self, key: PublicKey, context: rpc.Context) -> ExitStack:
+        """Hold a key's place until the stack is closed or the call ends. Raises as `one` does.
+
+        For a stream: its generator may wait for its end where the caller hangs up.
+        """
+        place = ExitStack()
+        place.enter_context(self.one(key))
+        _at_end(context, place)
+        return place
+
+
+def _at_end(context: rpc.Context, using: ExitStack) -> None:
+    """Close a stack when a call ends."""
+
+    def done(_context: object) -> None:
+        using.close()
+
+    context.add_done_callback(done)  # type: ignore[arg-type]  # any callable serves

@@ -69,6 +69,7 @@ from replica.io.logger import get_logger
 from replica.io.logs import LogFormat, configure_log, log_to_stderr
 from replica.io.long_logs import restored
 from replica.io.metrics_server import MetricsServer, require_endpoint
+from replica.io.next_message import next_message
 from replica.io.opening import Opening
 from replica.io.own_key import own_key_of
 from replica.io.pending_joins import PendingJoin, forget_answered, pending_joins
@@ -198,6 +199,7 @@ __all__ = [
     "make_folder",
     "make_settings",
     "means_away",
+    "next_message",
     "note_fetched",
     "now_ms",
     "open_channel",

@@ -28,11 +28,12 @@ from replica.errors import AntiphonError, ReplicaClosed
 from replica.ids import ConversationId, EntryId, Position, PublicKey
 from replica.io import rpc, status
 from replica.io.hub_channel import HubChannel, plain_channel, secure_channel, served_certificate
+from replica.io.next_message import next_message
 from replica.io.small_rows import HUB_KEY
 from replica.io.tls_refusals import HubKeyUnknown
 from replica.link import Fault, entries_from_pb, fault_from_pb, heads_to_pb
 from replica.log import Entry, entry_to_pb
-from replica.refusals import LinkIdle, PinDamaged, Unauthenticated, ValueDamaged
+from replica.refusals import PinDamaged, Unauthenticated, ValueDamaged
 
 Metadata = tuple[tuple[str, bytes], ...]
 Answer = TypeVar("Answer")
@@ -281,7 +282,7 @@ class HubCalls:
         """
         request = pb.WatchRequest(conversation=conversation, cursor=heads_to_pb(cursor))
         async with self.renewed(), aclosing(self._stream("Watch", request)) as responses:
-            while (response := await _within_idle_timeout(responses)) is not None:
+            while (response := await next_message(responses)) is not None:
                 if response.HasField("entries"):
                     yield entries_from_pb(response.entries).entries
 
@@ -289,15 +290,6 @@ class HubCalls:
         """Delete a conversation from the hub (owners only); return the number of entries."""
         response = await self._call("Delete", pb.DeleteRequest(conversation=conversation))
         return int(response.entries)
-
-
-async def _within_idle_timeout(responses: AsyncGenerator[Any, None]) -> Any:
-    """Return the next response of a Watch, None at its end. Raises LinkIdle."""
-    try:
-        async with asyncio.timeout(limits.IDLE_TIMEOUT_S):
-            return await anext(responses, None)
-    except TimeoutError:
-        raise LinkIdle from None
 
 
 @contextmanager

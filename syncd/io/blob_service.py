@@ -1,18 +1,18 @@
 """BlobService over grpc.aio (spec/04-link §8); each call names a conversation of the caller."""
 
-import asyncio
 from collections.abc import AsyncIterator, Callable
 
 from antiphon.v1 import blob_pb2 as pb
-from replica import limits
 from replica.ids import ID_BYTES, ConversationId, Digest
-from replica.io import rpc
-from replica.refusals import ArgumentInvalid, LinkIdle
+from replica.io import next_message, rpc
+from replica.refusals import ArgumentInvalid
 from syncd.io.blob_stores import BlobStores
 from syncd.io.driver import HubDriver
 from syncd.io.gate import Gate
 from syncd.io.requests import conversation_id
 from syncd.queries import Right
+
+_SILENCE = "no data came for too long; the committed bytes stay"
 
 
 def _digest(value: bytes) -> Digest:
@@ -89,7 +89,7 @@ class BlobService:
         context: rpc.Context,
         check: Callable[[], None],
     ) -> pb.WriteResponse:
-        first = await _next(requests)
+        first = await next_message(requests, _SILENCE)
         if first is None:
             raise ArgumentInvalid("the first message names the blob")
         conversation = await self._permitted(first, context, Right.WRITE_BLOBS)
@@ -104,7 +104,7 @@ class BlobService:
             if first.data:
                 await writer.write(first.data)
                 self._driver.counters.bytes_in += len(first.data)
-            while (request := await _next(requests)) is not None:
+            while (request := await next_message(requests, _SILENCE)) is not None:
                 check()
                 await self._permitted(first, context, Right.WRITE_BLOBS)
                 await writer.write(request.data)
@@ -120,12 +120,3 @@ class BlobService:
         conversation = await self._permitted(request, context, Right.REMOVE_BLOBS)
         removed = await self._blobs.remove(conversation, _digest(request.digest))
         return pb.RemoveResponse(removed_bytes=removed)
-
-
-async def _next(requests: AsyncIterator[pb.WriteRequest]) -> pb.WriteRequest | None:
-    """Return the next message, None at the end. Raises LinkIdle if none comes for too long."""
-    try:
-        async with asyncio.timeout(limits.IDLE_TIMEOUT_S):
-            return await anext(requests, None)
-    except TimeoutError as error:
-        raise LinkIdle("no data came for too long; the committed bytes stay") from error

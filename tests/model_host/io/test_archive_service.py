@@ -3,27 +3,33 @@
 import asyncio
 import json
 import threading
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import grpc
 import pytest
 from typer.testing import CliRunner
 
 from antiphon.cli.main import app
+from antiphon.v1 import host_pb2 as pb
 from model_host.io import archive_service
 from model_host.io.config import HostConfig
 from model_host.io.server import HostServer
 from model_host.io.server import start as start_host
+from model_host.kv.archive import ARCHIVE_HEADER_BYTES
 from model_host.kv.checkpoint import Manifest
-from replica.errors import AntiphonError, StoreError
+from replica import limits
+from replica.errors import AntiphonError, StoreError, Unavailable
 from replica.ids import ConversationId, PublicKey
+from replica.io.call_end import typed_end
 from replica.io.host_calls import HostCalls
 from replica.io.keys import load_or_create
+from replica.limits import IMPORTS_MAX
 from replica.log.body import Grant, Member, Revocation, Role, Sampling
 from replica.log.entry import public_key
-from replica.refusals import ConversationUnknown, NotAllowed
+from replica.refusals import ConversationUnknown, LinkIdle, NotAllowed, RateLimited, SlowReader
 from tests.model_host.io.served_host import ServedHost
 from tests.support.callers import until
 from tests.support.talk import Talk, key_of
@@ -230,6 +236,127 @@ async def test_readers_and_strangers_neither_export_nor_import(served: ServedHos
                     _ = [part async for part in calls.export(talk.id)]
                 with pytest.raises(refusal):
                     await calls.import_(parts(archive))
+
+
+@asynccontextmanager
+async def begun_import(host: HostServer, number: int, header: bytes) -> AsyncIterator[Any]:
+    """Begin an import of a key, which then brings nothing more."""
+    async with HostCalls(host.address, key_of(number), host.key) as calls:
+        await calls.authenticate()
+        call = calls._stub.Import(metadata=calls._metadata())
+        try:
+            async with typed_end(call):
+                await call.write(pb.ImportRequest(data=header))
+                assert isinstance(await call.read(), pb.ImportResponse)
+            yield call
+        finally:
+            call.cancel()
+
+
+async def begin_refused(host: HostServer, number: int, header: bytes) -> AntiphonError:
+    """Begin an import of a key, which is refused; return the reason."""
+    with pytest.raises(AntiphonError) as caught:
+        async with begun_import(host, number, header):
+            pass
+    return caught.value
+
+
+async def in_the_end(try_it: Callable[[], Awaitable[object]]) -> None:
+    """Try a call again until it is not refused for want of a place."""
+    async with asyncio.timeout(30):
+        while True:
+            try:
+                await try_it()
+            except Unavailable as error:
+                assert error.retry_after_s
+            else:
+                return
+
+
+async def test_imports_that_bring_nothing_keep_no_other_key_out(served: ServedHost):
+    others = range(7, 7 + IMPORTS_MAX)
+    async with served.host() as host:
+        talk = await Talk.begin(served.replica, host.key)
+        for number in others:
+            await grant(talk, public_key(key_of(number)), Role.WRITER)
+        await talk.ask(LONG, tokens=2)
+        await served.kept(talk, host, 1)
+        async with HostCalls(host.address, served.replica.key, host.key) as calls:
+            archive = b"".join([part async for part in calls.export(talk.id)])
+            header = archive[:ARCHIVE_HEADER_BYTES]
+
+            async def again() -> None:
+                await calls.import_(parts(archive))
+
+            async with begun_import(host, 7, header):
+                of_one = await begin_refused(host, 7, header)  # its second one, at once
+                assert (type(of_one), of_one.retry_after_s) == (RateLimited, 1.0)
+                await again()
+            async with AsyncExitStack() as begun:
+                for number in others:
+                    await begun.enter_async_context(begun_import(host, number, header))
+                with pytest.raises(Unavailable, match="too many such calls") as of_all:
+                    await again()
+                assert of_all.value.retry_after_s
+            await in_the_end(again)
+
+
+async def test_an_import_that_brings_nothing_ends_and_gives_its_place_up(
+    served: ServedHost, monkeypatch: pytest.MonkeyPatch
+):
+    async with served.host() as host:
+        talk = await Talk.begin(served.replica, host.key)
+        await talk.ask(LONG, tokens=2)
+        await served.kept(talk, host, 1)
+        async with HostCalls(host.address, served.replica.key, host.key) as calls:
+            archive = b"".join([part async for part in calls.export(talk.id)])
+            monkeypatch.setattr(limits, "IDLE_TIMEOUT_S", 1.0)
+            async with begun_import(host, 1, archive[:ARCHIVE_HEADER_BYTES]) as call:
+                with pytest.raises(LinkIdle, match="nothing of the archive is kept"):
+                    await ended(call)
+                monkeypatch.undo()
+                await calls.import_(parts(archive))
+
+
+async def ended(call: Any) -> None:
+    """Wait for the end of a call. Raises its error."""
+    async with typed_end(call):
+        assert await call.read() is grpc.aio.EOF
+
+
+async def test_exports_that_are_not_read_keep_no_other_key_out(
+    served: ServedHost, monkeypatch: pytest.MonkeyPatch
+):
+    """And a key has one of them; its place is another's once it has not read for too long."""
+    monkeypatch.setattr(archive_service, "EXPORTS_MAX", 1)
+    encrypt = archive_service.encrypt_archive
+    monkeypatch.setattr(limits, "WRITE_TIMEOUT_S", 0.5)
+    member = key_of(7)
+    async with served.host() as host:
+        talk = await Talk.begin(served.replica, host.key)
+        await grant(talk, public_key(member), Role.WRITER)
+        await talk.ask(LONG, tokens=2)
+        await served.kept(talk, host, 1)
+        async with (
+            HostCalls(host.address, member, host.key) as theirs,
+            HostCalls(host.address, served.replica.key, host.key) as calls,
+        ):
+            pieces = [b"x" * 1_000_000] * 64  # more than gRPC sends without a reader
+            monkeypatch.setattr(archive_service, "encrypt_archive", lambda *_given: iter(pieces))
+            reading = theirs.export(talk.id)
+            await anext(reading)
+            with pytest.raises(RateLimited):
+                await anext(theirs.export(talk.id))
+            monkeypatch.setattr(archive_service, "encrypt_archive", encrypt)
+
+            async def read_all() -> None:
+                assert b"".join([part async for part in calls.export(talk.id)])
+
+            with pytest.raises(Unavailable, match="too many such calls"):
+                await read_all()
+            await in_the_end(read_all)
+            with pytest.raises(SlowReader):
+                _ = [part async for part in reading]
 
 
 async def command(served: ServedHost, *arguments: str) -> dict[str, Any]:

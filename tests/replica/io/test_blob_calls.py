@@ -115,10 +115,10 @@ async def test_a_client_gives_up_where_others_always_commit_more(
 async def test_a_hub_that_reads_nothing_does_not_hold_an_upload(
     served: ServedHub, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def unread(_requests: AsyncIterator[pb.WriteRequest]) -> None:
+    async def unread(_requests: AsyncIterator[pb.WriteRequest], _silence: str) -> None:
         await asyncio.Event().wait()
 
-    monkeypatch.setattr(blob_service, "_next", unread)
+    monkeypatch.setattr(blob_service, "next_message", unread)
     monkeypatch.setattr(limits, "WRITE_TIMEOUT_S", 0.2)
     async with asyncio.timeout(20):
         with pytest.raises(SlowReader):

@@ -1,7 +1,7 @@
 """Push, Hosts and Watch as a client without a store calls them (spec/04-link §9)."""
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -11,14 +11,13 @@ from antiphon.v1 import log_pb2, sync_pb2
 from replica import limits
 from replica.ids import ConversationId
 from replica.io import rpc
-from replica.io.hub_calls import _within_idle_timeout
 from replica.io.status import status_of
 from replica.link.codec import entries_to_pb
 from replica.link.frame import Frame
 from replica.link.messages import Entries, Hello, HostInfo, Pong, ProfileInfo
 from replica.log.body import Request, Sampling
 from replica.log.codec.entries import entry_to_pb
-from replica.refusals import BodyMissing, EntriesMissing, LinkIdle
+from replica.refusals import BodyMissing, EntriesMissing
 from syncd.io.service import _watch_response, entries_response
 from tests.support.callers import Caller, ServedHub, serve_hub, until
 from tests.support.files import write_locked
@@ -130,16 +129,6 @@ async def test_beats_show_that_a_watch_is_alive(
     events = [(await stream.read()).WhichOneof("event") for _ in range(4)]
     assert events.count("beat") >= 2
     stream.cancel()
-
-
-async def test_a_watch_without_beats_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def silent() -> AsyncGenerator[None, None]:
-        await asyncio.Event().wait()
-        yield
-
-    monkeypatch.setattr(limits, "IDLE_TIMEOUT_S", 0.01)
-    with pytest.raises(LinkIdle):
-        await _within_idle_timeout(silent())
 
 
 def test_a_server_permits_a_keepalive_every_10_s() -> None:
