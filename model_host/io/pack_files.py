@@ -7,6 +7,7 @@ counts as absent here, and is found broken when it is read.
 import errno
 import os
 import shutil
+import stat
 from contextlib import suppress
 from io import FileIO
 from pathlib import Path
@@ -77,8 +78,10 @@ def open_file(path: Path, mode: str) -> FileIO:
 
 
 def read_whole(path: Path) -> bytes:
-    """Return the bytes of a file. Raises OSError."""
+    """Return the bytes of a file, none of what is no regular one. Raises OSError."""
     with open_file(path, "r") as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            return b""  # a device may never end
         return file.readall() or b""
 
 

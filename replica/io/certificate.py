@@ -25,7 +25,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from cryptography.x509.oid import NameOID
 
-from replica.io.disk import make_folder, replacing, typed_errors
+from replica.io.disk import make_folder, read_regular, replacing, typed_errors
 from replica.io.logger import get_logger
 
 log = get_logger()
@@ -35,6 +35,7 @@ TLS_NAME = "antiphon"
 LIFETIME = timedelta(days=397)
 RENEWED_BEFORE_END = timedelta(days=60)
 _CLOCK_SKEW = timedelta(days=1)
+_BYTES_MAX = 16 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +127,7 @@ def _read(path: Path) -> Certificate | None:
     """Return the stored certificate; None if there is none that can be used."""
     with typed_errors():
         try:
-            text = path.read_bytes()
+            text = read_regular(path, _BYTES_MAX)
         except FileNotFoundError:
             return None
         is_private = path.stat().st_mode & 0o077 == 0

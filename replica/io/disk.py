@@ -8,6 +8,7 @@ import errno
 import os
 import secrets
 import sqlite3
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -41,6 +42,28 @@ def file_at(path: Path) -> tuple[int, int] | None:
     except OSError as error:
         raise store_error(error) from error
     return found.st_dev, found.st_ino
+
+
+class NotRegular(OSError):
+    """What has the name of a file is another thing, such as a pipe or a device."""
+
+
+def open_regular(path: Path, flags: int) -> int:
+    """Open a file, private where it is made; return its descriptor.
+
+    A pipe would wait for who writes to it, and a device may never end. Raises NotRegular, OSError.
+    """
+    descriptor = os.open(path, flags | os.O_NONBLOCK | os.O_NOCTTY, FILE_MODE)
+    if stat.S_ISREG(os.fstat(descriptor).st_mode):
+        return descriptor
+    os.close(descriptor)
+    raise NotRegular(f"{path} is not a regular file")
+
+
+def read_regular(path: Path, bytes_max: int) -> bytes:
+    """Return the first bytes of a file. Raises NotRegular, OSError."""
+    with os.fdopen(open_regular(path, os.O_RDONLY), "rb") as file:
+        return file.read(bytes_max)
 
 
 def sync_folder(path: Path) -> None:

@@ -10,13 +10,14 @@ from pathlib import Path
 
 from replica.errors import StoreError
 from replica.io import keys, schema
-from replica.io.disk import create, replacing, typed_errors
+from replica.io.disk import create, read_regular, replacing, typed_errors
 from replica.io.joining import HUB_FILE
 from replica.io.small_rows import HUB_KEY
 from replica.log import public_key
 from replica.refusals import StoreReadOnly
 
 FILE = "folder.use"
+_BYTES_MAX = 64
 _OF_A_HOST = ("derived", "journal", "salt.secret")
 _OF_A_DAEMON = ("ticket.secret", "certificate.pem")
 _IS_A_REPLICA_S = """
@@ -68,10 +69,11 @@ async def use_of(folder: Path) -> FolderUse | None:
 
 
 def _stated(folder: Path) -> FolderUse | None:
-    """Return the use that is noted; None if there is no note, or one that can't be read."""
+    """Return the use that is noted; None if there is no note, or one that says something else."""
     with typed_errors():
         try:
-            return FolderUse((folder / FILE).read_bytes().decode(errors="replace").strip())
+            text = read_regular(folder / FILE, _BYTES_MAX)
+            return FolderUse(text.decode(errors="replace").strip())
         except (FileNotFoundError, NotADirectoryError, ValueError):
             return None
 

@@ -23,7 +23,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from replica.ids import ID_BYTES, ConversationId, EntryId
-from replica.io.disk import FILE_MODE
+from replica.io.disk import open_regular, read_regular
 from replica.io.logger import get_logger
 from replica.log import Entry
 
@@ -123,10 +123,10 @@ class MarkFile:
         self.mark = replace(mark, written=self.mark.written + 1)
         try:
             if self._descriptor is None:
-                self._descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT, FILE_MODE)
+                self._descriptor = open_regular(self.path, os.O_RDWR | os.O_CREAT)
             os.pwrite(self._descriptor, _encode(self.mark), self.mark.written % 2 * _SLOT_BYTES)
         except OSError as error:
-            _log.warning("store mark not written", detail=error.strerror)
+            _log.warning("store mark not written", detail=str(error))
 
     def close(self) -> None:
         """Close the file."""
@@ -136,10 +136,10 @@ class MarkFile:
 
 
 def read(store: Path) -> Mark | None:
-    """Return the mark beside `store`; None if there is none."""
+    """Return the mark beside `store`; None if there is none that can be read."""
     data = b""
     with suppress(OSError):
-        data = store.with_name(f"{store.name}.mark").read_bytes()
+        data = read_regular(store.with_name(f"{store.name}.mark"), 2 * _SLOT_BYTES)
     slots = (_decode(data[at : at + _SLOT_BYTES]) for at in (0, _SLOT_BYTES))
     return max((mark for mark in slots if mark), key=lambda mark: mark.written, default=None)
 

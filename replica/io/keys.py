@@ -26,7 +26,7 @@ from cryptography.hazmat.primitives.serialization import (
 
 from replica.ids import PublicKey, short
 from replica.io import key_text
-from replica.io.disk import create, set_aside, typed_errors
+from replica.io.disk import NotRegular, create, open_regular, set_aside, typed_errors
 from replica.io.key_refusals import (
     BackupInvalid,
     HostKeyGone,
@@ -182,17 +182,14 @@ def _read(path: Path) -> bytes | None:
     """Return the content of a private file; None if there is no file."""
     with typed_errors():
         try:
-            # O_NONBLOCK, so that a pipe instead of the file is refused without waiting.
-            descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+            descriptor = open_regular(path, os.O_RDONLY)
         except FileNotFoundError:
             return None
-        try:
-            # Before a file is made of it, which a folder refuses with the descriptor's number.
+        except NotRegular as error:
+            raise KeyFileInvalid(str(error)) from error
+        with os.fdopen(descriptor, "rb") as file:
             _require_private(path, os.fstat(descriptor))
-            with open(descriptor, "rb", closefd=False) as file:
-                return file.read()
-        finally:
-            os.close(descriptor)
+            return file.read()
 
 
 def _read_secret(path: Path) -> bytes | None:
@@ -203,8 +200,6 @@ def _read_secret(path: Path) -> bytes | None:
 
 
 def _require_private(path: Path, state: os.stat_result) -> None:
-    if not stat.S_ISREG(state.st_mode):
-        raise KeyFileInvalid(f"{path} is not a regular file")
     if state.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
         raise KeyFileInvalid(f"{path} is open to group or others")
     if state.st_size > _FILE_BYTES_MAX:

@@ -75,7 +75,7 @@ class NoRoomForCopy(StoreFull):
 def _copied(path: Path) -> Iterator[Path]:
     """Yield the path of a copy: SQLite reads a WAL only where it can write beside it."""
     files = [path.with_name(f"{path.name}{suffix}") for suffix in ("", "-wal", ".mark")]
-    files = [file for file in files if file.exists()]
+    files = [file for file in files if file.is_file()]
     size = sum(file.stat().st_size for file in files)
     with tempfile.TemporaryDirectory(dir=_roomy_folder(size + _BESIDE_BYTES)) as folder:
         for file in files:

@@ -21,6 +21,12 @@ def test_a_pipe_is_empty_to_read_and_refused_to_write_to(tmp_path: Path) -> None
         pack_files.open_file(path, "a")
 
 
+def test_a_device_is_empty_to_read(tmp_path: Path) -> None:
+    path = tmp_path / "a.manifest"
+    path.symlink_to("/dev/zero")
+    assert pack_files.read_whole(path) == b""
+
+
 @pytest.mark.parametrize("suffix", [".pack", ".manifest"])
 def test_a_pipe_in_place_of_a_file_is_a_broken_file(tmp_path: Path, suffix: str) -> None:
     store = Checkpoints(tmp_path, mac_key=b"k" * 32, budget_bytes=1 << 24)

@@ -1,5 +1,6 @@
 """A hub's certificate: private, kept over restarts, replaced in time (spec/09-trust §2)."""
 
+import os
 import ssl
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
@@ -7,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from replica.errors import StoreError
 from replica.io.certificate import CertificateFile, make_certificate
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -69,3 +71,10 @@ def test_no_flipped_bit_makes_a_hub_serve_what_clients_refuse(tmp_path: Path) ->
             found = CertificateFile(path).current
             is_new = found.digest != sound.digest and found.certificate_pem in path.read_bytes()
             assert found == sound or (is_new and CertificateFile(path).current == found), at
+
+
+def test_a_pipe_in_its_place_is_refused_and_not_waited_for(tmp_path: Path) -> None:
+    path = tmp_path / "certificate.pem"
+    os.mkfifo(path)
+    with pytest.raises(StoreError, match=f"^{path} is not a regular file$"):
+        CertificateFile(path)

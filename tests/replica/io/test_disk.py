@@ -1,13 +1,21 @@
 """Disk errors become typed errors by their kind, each with a next step."""
 
 import errno
+import os
 import sqlite3
 from pathlib import Path
 
 import pytest
 
 from replica.errors import StoreError
-from replica.io.disk import make_folder, store_error, typed_errors
+from replica.io.disk import (
+    NotRegular,
+    make_folder,
+    open_regular,
+    read_regular,
+    store_error,
+    typed_errors,
+)
 from replica.refusals import StoreFull
 
 
@@ -42,3 +50,22 @@ def test_a_folder_that_can_not_be_created_is_a_store_error(tmp_path: Path) -> No
     with pytest.raises(StoreError, match="File exists"), typed_errors():
         make_folder(tmp_path / "file" / "folder")
     assert (tmp_path / "file").read_bytes() == b"in the way"
+
+
+def test_only_a_regular_file_is_opened_and_so_much_of_it_is_read(tmp_path: Path) -> None:
+    pipe, link, folder, file = (tmp_path / name for name in ("pipe", "link", "folder", "file"))
+    os.mkfifo(pipe)
+    link.symlink_to("/dev/zero")
+    folder.mkdir()
+    for path in (pipe, link, folder):
+        with pytest.raises(NotRegular, match=f"^{path} is not a regular file$"):
+            read_regular(path, 10)
+    for path in (pipe, link):
+        with pytest.raises(NotRegular, match=f"^{path} is not a regular file$"):
+            open_regular(path, os.O_RDWR | os.O_CREAT)
+    with pytest.raises(StoreError, match=f"^{pipe} is not a regular file$"), typed_errors():
+        read_regular(pipe, 10)
+    os.close(open_regular(file, os.O_RDWR | os.O_CREAT))
+    assert file.stat().st_mode & 0o777 == 0o600
+    file.write_bytes(b"x" * 20)
+    assert read_regular(file, 10) == b"x" * 10

@@ -1,12 +1,15 @@
 """What a data folder is used for: noted at the first start, told by its contents before that."""
 
+import os
 import threading
 from asyncio import run
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
+from replica.errors import StoreError
 from replica.ids import PublicKey
 from replica.io import keys
 from replica.io.folder_use import FILE, FolderTaken, FolderUse, take_folder, use_of
@@ -106,3 +109,14 @@ async def test_a_damaged_note_is_written_again(tmp_path: Path, damaged: bytes) -
     (tmp_path / FILE).write_bytes(damaged)
     await take_folder(tmp_path, FolderUse.REPLICA)
     assert (tmp_path / FILE).read_text() == "replica\n"
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, lambda path: path.symlink_to("/dev/zero")])
+async def test_a_note_that_is_no_file_is_refused_and_not_waited_for(
+    tmp_path: Path, make: Callable[[Path], None]
+) -> None:
+    note = tmp_path / FILE
+    make(note)
+    for call in (use_of(tmp_path), take_folder(tmp_path, FolderUse.HUB)):
+        with pytest.raises(StoreError, match=f"^{note} is not a regular file$"):
+            await call

@@ -1,13 +1,16 @@
 """The end of a store is missed when it is gone (LINK-62)."""
 
 import asyncio
+import os
 import shutil
 import sqlite3
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from replica.errors import StoreError
 from replica.io import high_water, schema, transaction
@@ -17,6 +20,7 @@ from replica.io.store import Store
 from replica.log.entry import Entry
 from replica.refusals import StoreCorrupt
 from tests.support.files import query
+from tests.support.modes import bound_by_modes, mode
 from tests.support.writers import log
 
 FRAME_BYTES = 24 + 4096
@@ -337,3 +341,23 @@ async def test_what_several_processes_receive_is_counted_once(
     mark = high_water.read(path)
     assert mark is not None
     assert mark.stored == len(entries)
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, lambda path: path.symlink_to("/dev/zero"), Path.mkdir])
+async def test_a_mark_that_is_no_file_is_none_and_is_not_written(
+    path: Path, make: Callable[[Path], None]
+) -> None:
+    entries = log(3)
+    async with await Store.open(path) as store:
+        await store.append(entries[:1])
+    mark = path.with_name(f"{path.name}.mark")
+    mark.unlink()
+    make(mark)
+    with capture_logs() as lines:
+        async with await Store.open(path) as store:
+            await store.append(entries[1:])
+    assert {line["event"] for line in lines} == {"store mark not written"}
+    assert all(str(mark) in line["detail"] for line in lines)
+    with bound_by_modes(), mode(path.parent, 0o500):  # it is read from a copy
+        async with open_read_only(path) as store:
+            assert (await store.load(entries[0].conversation)).entries == entries
