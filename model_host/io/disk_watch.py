@@ -6,7 +6,7 @@ from functools import partial
 
 import structlog
 
-from model_host.errors import CheckpointWriteFailed
+from model_host.errors import CheckpointDiskFull, CheckpointWriteFailed
 from model_host.io.checkpoint_files import Checkpoints
 from model_host.io.host import Host
 from replica.io import Repeated, to_the_end
@@ -43,13 +43,15 @@ class DiskWatch:
         make_room = partial(self._pages.make_room, is_full=is_full)
         try:
             await to_the_end(asyncio.to_thread(make_room))
+        except CheckpointDiskFull as error:
+            self._say("disk", "little disk is left for the log", error)
         except CheckpointWriteFailed as error:
-            if times := self._lines.due(error.reason):
-                self._said.add("disk")
-                log.warning("little disk is left for the log", detail=error.detail, times=times)
+            self._say("look", "the disk can't be looked at", error)
         else:
             if self._is_over("disk"):
                 log.info("there is disk for the log again")
+            if self._is_over("look"):
+                log.info("the disk can be looked at again")
         unstored = self._host.unstored
         reasons = ", ".join(sorted(unstored))
         if not unstored:
@@ -59,6 +61,12 @@ class DiskWatch:
             self._said.add("store")
             count = unstored.total()
             log.warning("conversations are not stored", reason=reasons, count=count, times=times)
+
+    def _say(self, line: str, event: str, error: CheckpointWriteFailed) -> None:
+        """Log what holds until another line says that it is over."""
+        if times := self._lines.due(error.reason):
+            self._said.add(line)
+            log.warning(event, detail=error.detail, times=times)
 
     def _is_over(self, line: str) -> bool:
         """Say whether a line was said, and forget it: what it said is over."""

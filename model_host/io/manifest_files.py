@@ -165,11 +165,12 @@ class ManifestFiles:
 def spare_at(folder: Path) -> int:
     """Return the bytes that derived files may still take on the disk of a folder. Raises OSError.
 
-    The folder may be missing: a cache may be deleted at any time.
+    The folder may be missing, or be denied: a cache may be deleted at any time, and a host
+    starts without it.
     """
     try:
         usage = shutil.disk_usage(folder)
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError, PermissionError):
         return spare_at(folder.parent)
     return spare_bytes(usage.total, usage.free)
 

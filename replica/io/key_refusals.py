@@ -3,6 +3,17 @@
 from replica.refusals import KeyFileInvalid
 
 
+class KeyFileBroken(KeyFileInvalid):
+    """More than one bit of the key file is wrong."""
+
+    next_step = (
+        "Restore the backup of the key: `antiphon key restore FILE`, with `--data-dir` for the"
+        " folder of a program; it sets this file aside. `antiphon repair` can't correct it."
+        " Without a backup, move the folder away, and an owner of each conversation invites the"
+        " key of a new one."
+    )
+
+
 class KeyFileGone(KeyFileInvalid):
     """The log here was written with a key whose file is gone."""
 

@@ -30,6 +30,7 @@ from replica.io.disk import NotRegular, create, open_regular, set_aside, typed_e
 from replica.io.key_refusals import (
     BackupInvalid,
     HostKeyGone,
+    KeyFileBroken,
     KeyFileGone,
     KeyFileTaken,
     KeyOfAnotherLog,
@@ -50,12 +51,12 @@ def load_or_create(path: Path) -> Ed25519PrivateKey:
     """Read the key file, or create it with a fresh key.
 
     If several processes create it at the same time, all get the same key.
-    Raises KeyFileInvalid, KeyFileUnchecked, or StoreError if the disk refuses.
+    Raises KeyFileInvalid, KeyFileBroken, KeyFileUnchecked, or StoreError if the disk refuses.
     """
     existing = _read(path)
     if existing is None:
         existing = _create(path, _to_text(Ed25519PrivateKey.generate(), NoEncryption()))
-    return _from_text(existing, None, str(path))
+    return _from_file(existing, path)
 
 
 def load_or_begin(path: Path, store: Path, *, is_host: bool = False) -> Ed25519PrivateKey:
@@ -92,7 +93,7 @@ def backup(path: Path, passphrase: str) -> bytes:
     if existing is None:
         raise KeyFileInvalid(f"{path} does not exist")
     encryption = BestAvailableEncryption(_passphrase(passphrase))
-    return _to_text(_from_text(existing, None, str(path)), encryption)
+    return _to_text(_from_file(existing, path), encryption)
 
 
 def restore(
@@ -127,19 +128,20 @@ def repair(path: Path) -> str:
     """Correct a key file with one wrong bit, or add its checksum; return what was done.
 
     Returns an empty text if nothing had to be done. The file as it was is set
-    aside. Raises KeyFileInvalid if the key can't be told.
+    aside. Raises KeyFileBroken if the key can't be told.
     """
     existing = _read(path)
     if existing is None:
         return ""
     try:
-        _from_text(existing, None, str(path))
+        _from_file(existing, path)
     except KeyFileUnchecked:
-        key, done = _from_pem(existing, None, str(path)), "has a checksum now"
+        key, done = _from_bare(existing, path), "has a checksum now"
+    except KeyFileBroken:
+        raise
     except KeyFileInvalid:
         text = key_text.mended(existing)
-        if text is None:
-            raise
+        assert text is not None, "else the file is broken"
         key, done = _from_text(text, None, str(path)), "had one wrong bit, which is corrected"
     else:
         return ""
@@ -228,6 +230,24 @@ def _create(path: Path, content: bytes) -> bytes:
 def _to_text(key: Ed25519PrivateKey, encryption: KeySerializationEncryption) -> bytes:
     pem = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, encryption)
     return key_text.encode(public_key(key), pem)
+
+
+def _from_file(text: bytes, path: Path) -> Ed25519PrivateKey:
+    """Return the key of a file. Raises KeyFileUnchecked, KeyFileInvalid, KeyFileBroken."""
+    try:
+        return _from_text(text, None, str(path))
+    except KeyFileInvalid as error:
+        if key_text.mended(text) is None:
+            raise KeyFileBroken(error.detail) from error
+        raise
+
+
+def _from_bare(text: bytes, path: Path) -> Ed25519PrivateKey:
+    """Return the key of a file without its checksum. Raises KeyFileBroken."""
+    try:
+        return _from_pem(text, None, str(path))
+    except KeyFileInvalid as error:
+        raise KeyFileBroken(error.detail) from error
 
 
 def _from_text(text: bytes, passphrase: bytes | None, what: str) -> Ed25519PrivateKey:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from replica.errors import StoreError
 from replica.io import tail
-from replica.io.disk import FILE_MODE, make_folder, store_error, typed_errors
+from replica.io.disk import FILE_MODE, make_folder, open_regular, store_error, typed_errors
 from replica.io.forked import close_file, own_file
 from replica.refusals import StoreLocked, StoreReadOnly
 
@@ -42,7 +42,7 @@ def lock_name(path: Path) -> int:
     """
     make_folder(path.parent)
     try:
-        descriptor = own_file(os.open(_file(path), os.O_RDWR | os.O_CREAT, FILE_MODE))
+        descriptor = own_file(open_regular(_file(path), os.O_RDWR | os.O_CREAT))
     except PermissionError as error:
         raise _denied(path, error) from error
     try:
@@ -71,7 +71,7 @@ def require_free(path: Path) -> None:
     """
     with typed_errors():
         try:
-            descriptor = own_file(os.open(_file(path), os.O_RDWR))
+            descriptor = own_file(open_regular(_file(path), os.O_RDWR))
         except FileNotFoundError:
             return
         except PermissionError as error:
@@ -91,8 +91,8 @@ def _denied(path: Path, error: PermissionError) -> StoreError:
     return store_error(error)
 
 
-def _file(path: Path) -> str:
-    return f"{path}.lock"
+def _file(path: Path) -> Path:
+    return path.with_name(f"{path.name}.lock")
 
 
 def _pid_in(descriptor: int) -> int | None:

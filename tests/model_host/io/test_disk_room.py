@@ -1,5 +1,6 @@
 """Checkpoints on a disk that is nearly full: they leave its reserve free, and make room."""
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from model_host.io.checkpoint_files import Checkpoints
 from model_host.io.manifest_files import spare_at
 from replica.refusals import StoreFull
 from tests.model_host.kv.plain_pages import TOKEN_BYTES, PlainPages, filled, restore
+from tests.support.modes import bound_by_modes, mode
 
 NAMESPACE, SEAL = b"n" * 32, b"s" * 32
 IDS = list(range(1000, 1400))
@@ -168,3 +170,25 @@ async def test_an_archive_on_its_way_takes_the_place_of_checkpoints_but_not_the_
         with pytest.raises(StoreFull):
             await append(file, store, bytes(SAVED_BYTES))
         assert file.tell() == SAVED_BYTES
+
+
+def test_derived_files_that_are_denied_leave_the_disk_as_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A host starts without them, and its disk is not full for that (DECISIONS D593)."""
+    look = shutil.disk_usage
+
+    class Usage:
+        total, free = 1000, 150
+
+        def __init__(self, folder: Path) -> None:
+            look(folder)
+
+    monkeypatch.setattr(manifest_files.shutil, "disk_usage", Usage)
+    derived = tmp_path / "derived"
+    derived.write_text("in the way")
+    assert spare_at(derived / "checkpoints") == spare_bytes(1000, 150)
+    derived.unlink()
+    derived.mkdir()
+    with bound_by_modes(), mode(derived, 0):
+        assert spare_at(derived / "checkpoints") == spare_bytes(1000, 150)

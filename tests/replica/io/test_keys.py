@@ -16,7 +16,13 @@ from cryptography.hazmat.primitives.serialization import (
 from replica.errors import StoreError
 from replica.ids import PublicKey
 from replica.io import key_text, keys
-from replica.io.key_refusals import BackupInvalid, KeyFileGone, KeyOfAnotherLog, SecretInvalid
+from replica.io.key_refusals import (
+    BackupInvalid,
+    KeyFileBroken,
+    KeyFileGone,
+    KeyOfAnotherLog,
+    SecretInvalid,
+)
 from replica.log.entry import public_key
 from replica.refusals import ArgumentInvalid, KeyFileInvalid, KeyFileUnchecked
 from tests.support.modes import bound_by_modes, mode
@@ -78,6 +84,32 @@ def test_a_malformed_key_file_is_refused_and_kept(path: Path, content: bytes) ->
     with pytest.raises(KeyFileInvalid):
         keys.load_or_create(path)
     assert path.read_bytes() == content
+
+
+def test_what_helps_a_damaged_key_is_named(path: Path) -> None:
+    """A wrong bit is corrected by a repair; what a repair can't correct needs the backup."""
+    keys.load_or_create(path)
+    text = path.read_bytes()
+    for damaged, helps in (
+        (text.replace(b"public", b"qublic"), "antiphon repair"),
+        (text[: len(text) // 2], "antiphon key restore FILE"),
+        (text.replace(b"public", b"PUBLIC"), "antiphon key restore FILE"),
+        (text[text.index(b"-----") : -40], "antiphon key restore FILE"),
+        (b"", "antiphon key restore FILE"),
+    ):
+        path.write_bytes(damaged)
+        is_mended = helps == "antiphon repair"
+        with pytest.raises((KeyFileInvalid, KeyFileUnchecked)) as caught:
+            keys.load_or_create(path)
+        if not isinstance(caught.value, KeyFileUnchecked):
+            assert caught.value.reason == KeyFileInvalid.reason
+            assert helps in caught.value.next_step
+            assert ("one wrong bit" in caught.value.next_step) is is_mended
+        if not is_mended:
+            with pytest.raises(KeyFileBroken) as still:
+                keys.repair(path)
+            assert helps in still.value.next_step
+            assert path.read_bytes() == damaged
 
 
 def test_another_kind_of_key_is_refused(path: Path) -> None:

@@ -1,6 +1,7 @@
 """Files that a store is opened on: empty, half-written, of other versions, of other programs."""
 
 import asyncio
+import os
 import shutil
 import sqlite3
 import struct
@@ -16,6 +17,7 @@ from replica.io import schema
 from replica.io.readonly import open_read_only
 from replica.io.salvage import repair_store
 from replica.io.store import Store
+from replica.io.store_lock import require_free
 from replica.limits import DRAFT
 from replica.refusals import DraftUnknown, StoreCorrupt, StoreLocked, StoreVersionUnknown
 from tests.support.files import query
@@ -299,3 +301,16 @@ def flips(path: Path, name: bytes) -> Iterator[None]:
         changed[sound.index(name) + place] ^= 4
         path.write_bytes(changed)
         yield
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, lambda path: path.symlink_to("/dev/zero")])
+async def test_a_lock_that_is_no_file_is_refused_by_its_path(
+    path: Path, make: Callable[[Path], None]
+) -> None:
+    lock = path.with_name(f"{path.name}.lock")
+    lock.parent.mkdir(parents=True, exist_ok=True)
+    make(lock)
+    with pytest.raises(StoreError, match=f"^{lock} is not a regular file$"):
+        await Store.open(path)
+    with pytest.raises(StoreError, match=f"^{lock} is not a regular file$"):
+        require_free(path)
