@@ -28,16 +28,30 @@ class DiskWatch:
         self._quota = quota
         self._folder = folder
         self._is_scarce = False
+        self._is_denied = False
 
     def look(self) -> None:
         """Allow conversations their share of the disk as it is now; log what that changes."""
         if self._folder is not None:
-            self._quota.resize(share_of(self._folder))
+            self._resize(self._folder)
         if self._quota.is_scarce and not self._is_scarce:
             log.warning("little disk is left for conversations", bytes=int(self._quota.left))
         elif self._is_scarce and not self._quota.is_scarce:
             log.info("there is disk for conversations again", bytes=int(self._quota.left))
         self._is_scarce = self._quota.is_scarce
+
+    def _resize(self, folder: Path) -> None:
+        """Allow a share of the disk; the last one where it can't be looked at, which is said."""
+        try:
+            self._quota.resize(share_of(folder))
+        except OSError as error:
+            if not self._is_denied:
+                log.warning("the disk can't be looked at", path=str(folder), detail=str(error))
+            self._is_denied = True
+        else:
+            if self._is_denied:
+                log.info("the disk can be looked at again", path=str(folder))
+            self._is_denied = False
 
     async def run(self) -> None:
         """Look again and again, until cancelled."""

@@ -61,6 +61,24 @@ def test_the_log_says_once_that_little_is_left_and_once_that_it_is_over(
     ]
 
 
+def test_a_disk_that_can_not_be_looked_at_keeps_its_bound_and_is_said_once(tmp_path: Path) -> None:
+    quota, folder = DiskQuota(hub_max=2 * MB), tmp_path / "hub"
+    watch = DiskWatch(quota, folder)
+    with structlog.testing.capture_logs() as lines:
+        watch.look()
+        watch.look()
+        with pytest.raises(QuotaExceeded):
+            quota.check(BOB, 3 * MB)
+        folder.mkdir()
+        watch.look()
+        watch.look()
+    assert [(line["event"], line["path"]) for line in lines] == [
+        ("the disk can't be looked at", str(folder)),
+        ("the disk can be looked at again", str(folder)),
+    ]
+    assert str(folder) in lines[0]["detail"]
+
+
 def test_a_bound_of_the_operator_stays(disk: SimpleNamespace) -> None:
     quota = DiskQuota(hub_max=2 * MB)
     DiskWatch(quota, None).look()
