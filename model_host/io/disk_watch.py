@@ -44,9 +44,13 @@ class DiskWatch:
         try:
             await to_the_end(asyncio.to_thread(make_room))
         except CheckpointDiskFull as error:
-            self._say("disk", "little disk is left for the log", error)
+            if times := self._lines.due(error.reason):
+                self._said.add("disk")
+                log.warning("little disk is left for the log", detail=error.detail, times=times)
         except CheckpointWriteFailed as error:
-            self._say("look", "the disk can't be looked at", error)
+            if times := self._lines.due(error.reason):
+                self._said.add("look")
+                log.warning("the disk can't be looked at", detail=error.detail, times=times)
         else:
             if self._is_over("disk"):
                 log.info("there is disk for the log again")
@@ -61,12 +65,6 @@ class DiskWatch:
             self._said.add("store")
             count = unstored.total()
             log.warning("conversations are not stored", reason=reasons, count=count, times=times)
-
-    def _say(self, line: str, event: str, error: CheckpointWriteFailed) -> None:
-        """Log what holds until another line says that it is over."""
-        if times := self._lines.due(error.reason):
-            self._said.add(line)
-            log.warning(event, detail=error.detail, times=times)
 
     def _is_over(self, line: str) -> bool:
         """Say whether a line was said, and forget it: what it said is over."""
