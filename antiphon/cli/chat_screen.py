@@ -40,6 +40,7 @@ from replica.log import (
 PROMPT = "> "
 ANOTHER = "(another answer)"
 """The words of a request without a message."""
+WHOLE = "the whole answer comes now, in place of what is shown of it above"
 NEXT_MAX = 3
 EDIT_ROWS_MAX = 10
 
@@ -59,6 +60,8 @@ class ChatScreen:
         """What was printed last: a message, or of an answer its request; None if neither."""
         self._answering: EntryId | None = None
         """The request of the answer under way."""
+        self._begun: dict[EntryId, str] = {}
+        """The text that is on the screen of each answer that has not ended there."""
 
     @property
     def _width(self) -> int:
@@ -131,8 +134,15 @@ class ChatScreen:
 
     async def _print_answer(self, entry: Entry, generation: Generation, *, is_new: bool) -> None:
         words, asked = words_of(generation.parts), answered_by(self._chat.held, entry)
+        begun = self._begun.pop(asked, "") if asked is not None else ""
+        is_rest = bool(begun) and self.above == asked and words.startswith(begun)
         if asked is not None and is_new:
             self._say_whose(asked)
+        if is_rest:
+            _write(self._canvas.compose(harmless(words[len(begun) :]), None))
+            words = ""
+        elif begun:
+            self.note(WHOLE, "yellow")
         with self.aside():
             for line in wrapped(words, self._width - 1) if words else []:
                 self._out.show(line)
@@ -147,6 +157,7 @@ class ChatScreen:
         """Forget the state of the answer before; what comes now is that of a request."""
         self._rate, self._progress = Rate(), Text("")
         self._answering = request
+        self._begun.pop(request, None)
 
     def _say_whose(self, request: EntryId) -> None:
         """Name a question again whose answer comes, unless it is what was printed last."""
@@ -168,12 +179,15 @@ class ChatScreen:
             case answers.Delta(text, tokens):
                 self._rate.feed(now_s, tokens)
                 self._say_whose(request)
+                self._begun[request] = self._begun.get(request, "") + text
                 _write(self._canvas.compose(harmless(text), None))
             case answers.Discarded():
+                self._begun.pop(request, None)
                 self.note("the host began the answer again; ignore the text above", "yellow")
             case answers.NotTaken(error):
                 self.note(not_taken_words(error), "yellow")
             case answers.Finished(answer, generation):
+                self._begun.pop(request, None)
                 self._say_whose(request)
                 await self._end_answer(answer, generation)
             case _:

@@ -2,6 +2,7 @@
 
 import pytest
 
+from antiphon.cli.chat_screen import WHOLE
 from tests.antiphon.cli.conftest import Terminal, World
 from tests.antiphon.cli.pty_terminal import CTRL_C, CTRL_D
 from tests.antiphon.cli.test_chat_terminal import answering, chat, members, slow
@@ -83,4 +84,28 @@ def test_an_answer_that_goes_on_below_what_a_command_printed_is_named(
         terminal.expect_screen("  you       one two three\n")
         slow.evict()
         terminal.expect_screen("\nyou: one two three\n one two three\n5 tokens")
+        assert terminal.leave(CTRL_D) == 0
+
+
+@pytest.mark.parametrize("is_last", [True, False])
+def test_a_cancelled_answer_whose_end_comes_late_is_shown_once(
+    world: World, members: tuple[Terminal, Terminal], slow: HeldUp, is_last: bool
+) -> None:
+    """Its text was shown again as if it were another answer."""
+    ada, bob = members
+    with answering(world, ada) as terminal:
+        terminal.type(CTRL_C)
+        terminal.expect_screen("cancelling")
+        terminal.expect_screen("You said:\n>")  # its end is not waited for any more
+        if not is_last:
+            bob.ok("send", "a note", "--no-request")
+            terminal.expect_screen("bob: a note\n>")
+        slow.evict()
+        terminal.expect_screen("\ncancelled\n2 tokens")
+        shown = terminal.screen.text
+        if is_last:
+            assert "> one two three\nYou said:\ncancelled\n" in shown
+            assert shown.count("You said:") == 1
+        else:
+            assert f"\nyou: one two three\n{WHOLE}\nYou said:\ncancelled\n" in shown
         assert terminal.leave(CTRL_D) == 0
