@@ -63,6 +63,7 @@ def test_an_answer_that_comes_behind_another_members_names_its_question_again(
         terminal.expect_screen("offline")
         bob.ok("send", "from bob", "--no-wait")
         ada.ok("send", "a note", "--no-request")  # with which her question is the later one
+        terminal.expect_screen("> a note\n")
         terminal.type("mine\r")
         terminal.expect_screen("> mine")
         world.start_hub()
