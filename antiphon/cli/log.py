@@ -64,7 +64,8 @@ def register(app: typer.Typer) -> None:
         """Show the branch that the next message continues, oldest entry first.
 
         With -f, the id of the last line is a cursor: --after ID continues there
-        without a gap. Entries written elsewhere meanwhile may be shown twice.
+        without a gap. Entries written elsewhere meanwhile may be shown twice. Who waits
+        with a code is admitted before it follows, and not meanwhile; `chat` does both.
         """
         async with _viewing(session, conversation) as (store, held):
             shown = await _choose_entries(session, store, held, everything=everything)

@@ -147,8 +147,9 @@ class Session:
     def say_waiting(self, reason: AntiphonError) -> None:
         """Print why a newcomer waits."""
         if isinstance(reason, JoinPending):
-            self.out.note("waiting until the inviter's replica is online [JOIN_PENDING]; Ctrl-C"
-                          " leaves, and antiphon join CODE goes on")  # fmt: skip
+            self.out.note("waiting until the inviter runs antiphon status, send or chat (log -f"
+                          " admits nobody) [JOIN_PENDING]; Ctrl-C leaves, and antiphon join CODE"
+                          " goes on")  # fmt: skip
         else:
             self.out.note(f"waiting: {brief(reason)}")
 
