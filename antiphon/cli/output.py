@@ -150,7 +150,8 @@ def _as_clause(sentence: str) -> str:
 
 def _last_cause(detail: str) -> str:
     """Return the last of the causes that gRPC reports for a connection."""
-    return detail.rpartition(": ")[2] or detail
+    cause = detail.rstrip().removesuffix(": OK")  # what gRPC adds to an error of TLS
+    return cause.rpartition(": ")[2] or detail
 
 
 def rule_of(error: AntiphonError) -> str:

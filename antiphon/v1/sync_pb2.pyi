@@ -377,7 +377,9 @@ class Welcome(_message.Message):
     hub_key: _builtins.bytes
     """The hub's key, 32 bytes."""
     frame_bytes_max: _builtins.int
-    """Largest frame in bytes."""
+    """Largest frame in bytes. A message above 1,114,112 bytes is refused by gRPC itself, with
+    RESOURCE_EXHAUSTED and no details.
+    """
     credit_bytes: _builtins.int
     """Bytes the client may send before the first Credit."""
     idle_timeout_ms: _builtins.int

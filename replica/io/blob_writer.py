@@ -78,10 +78,13 @@ class BlobWriter(Closing):
         another writer replaced this one, StoreFull or StoreError.
         """
         async with self._busy:
+            stored = self.state.committed_bytes if self._stored is None else self._stored
+            if stored + len(data) > self.size and (self._file is not None or self.state.complete):
+                raise ArgumentInvalid(f"the data runs past the {self.size} bytes announced")
+            if self.state.complete:
+                return self.state
             if self._file is None:
                 raise BlobOffsetInvalid("this upload is closed; open it again")
-            if (self._stored or 0) + len(data) > self.size:
-                raise ArgumentInvalid(f"the data runs past the {self.size} bytes announced")
             await self._in_turn(in_thread(self._append, self._file, data))
             return self.state
 

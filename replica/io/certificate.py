@@ -46,11 +46,15 @@ class Certificate:
     key_pem: bytes
     digest: bytes
     """SHA-256 of the certificate in DER form, 32 bytes."""
+    begin: datetime
     end: datetime
 
     def is_due(self, now: datetime) -> bool:
-        """Say whether it is time for another certificate."""
-        return now >= self.end - RENEWED_BEFORE_END
+        """Say whether it is time for another certificate.
+
+        So it is before its begin: it was made when the clock was ahead, and clients refuse it.
+        """
+        return not self.begin <= now < self.end - RENEWED_BEFORE_END
 
 
 class CertificateFile:
@@ -119,8 +123,8 @@ def make_certificate(now: datetime) -> Certificate:
 
 def _certificate(signed: x509.Certificate, key_pem: bytes) -> Certificate:
     digest = hashlib.sha256(signed.public_bytes(Encoding.DER)).digest()
-    end = signed.not_valid_after_utc
-    return Certificate(signed.public_bytes(Encoding.PEM), key_pem, digest, end)
+    begin, end = signed.not_valid_before_utc, signed.not_valid_after_utc
+    return Certificate(signed.public_bytes(Encoding.PEM), key_pem, digest, begin, end)
 
 
 def _read(path: Path) -> Certificate | None:

@@ -13,6 +13,7 @@ from replica.ids import ConversationId
 from replica.io import statements as sql
 from replica.io.commit import GroupCommit
 from replica.io.transaction import Statement
+from replica.refusals import StoreFull
 
 ROWS_MIN, ROWS_MAX = 16, 4_096
 """Rows of a step: of the greatest entries the least takes some 0.2 s on a slow disk."""
@@ -31,6 +32,8 @@ class ErasingSteps:
         self._commit, self._rows, self._conversation = commit, rows, conversation
         self.erased = 0
         """Rows that are gone."""
+        self._is_tight = False
+        """Whether the disk has no room for more than a row at a time."""
 
     async def run(self) -> None:
         """Erase all entries. Raises StoreError: then some are left."""
@@ -39,7 +42,15 @@ class ErasingSteps:
             at = 0
             while at < len(found):
                 part = found[at : at + count]
-                count = await self._step(part)
+                try:
+                    count = await self._step(part)
+                except StoreFull:
+                    # What a step overwrites is in the write-ahead log until that is emptied.
+                    await self._commit.write([], truncate=True)
+                    if self._is_tight:
+                        raise
+                    self._is_tight, count = True, 1
+                    continue
                 at += len(part)
             (last,) = found[-1]
 
@@ -47,7 +58,9 @@ class ErasingSteps:
         """Erase rows; return how many the next step may have."""
         loop = asyncio.get_running_loop()
         began = loop.time()
-        await self._commit.write([Statement(sql.DELETE_ROW, rows)])
+        await self._commit.write([Statement(sql.DELETE_ROW, rows)], truncate=self._is_tight)
         self.erased += len(rows)
+        if self._is_tight:
+            return 1
         is_short = loop.time() - began < STEP_S
         return min(ROWS_MAX, 2 * len(rows)) if is_short else max(ROWS_MIN, len(rows) // 2)

@@ -24,7 +24,7 @@ from replica.io.closing import Closing
 from replica.io.commit import GroupCommit
 from replica.io.connection import Connection
 from replica.io.disk import file_at, sync_folder, typed_errors
-from replica.io.erasing import ROWS_MIN, ErasingSteps
+from replica.io.erasing import ErasingSteps
 from replica.io.high_water import MarkFile
 from replica.io.hub_bringers import HubBringers
 from replica.io.hub_records import HubRecords
@@ -213,7 +213,7 @@ class Store(Closing):
         self._mark.write(self._mark.mark.without(conversation, count))
         steps = ErasingSteps(self._commit, self._rows, conversation)
         try:
-            if finishes and count > ROWS_MIN:
+            if finishes and count > 1:
                 await steps.run()
             record = Statement(sql.DELETE_RECORD, [(conversation,)])
             try:

@@ -12,11 +12,15 @@ from functools import lru_cache
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from replica.conversation import ClockInvalid
 from replica.errors import EntryRefused
 from replica.ids import KEY_BYTES, PublicKey, pae, short
 from replica.limits import TICKET_LIFETIME_S
 from replica.log import public_key, verify
 from replica.refusals import PeerIdentityChanged, ProofInvalid, Unauthenticated
+
+_CLOCK_STEP_MS = 60_000
+"""A clock that is set back by less ends no ticket."""
 
 
 class CertificateUnproved(ProofInvalid):
@@ -88,8 +92,13 @@ class Authenticator:
         now_ms: int,
         certificate_digest: bytes = NO_CERTIFICATE,
     ) -> Challenge:
-        """Answer the first step, on a connection with this certificate. Raises ProofInvalid."""
+        """Answer the first step, on a connection with this certificate.
+
+        Raises ProofInvalid, and ClockInvalid where the clock is set before 1970.
+        """
         _check_widths(client_key, client_nonce)
+        if now_ms < 0:
+            raise ClockInvalid
         expire_ms = now_ms + TICKET_LIFETIME_S * 1000
         nonce = self._nonce(client_key, client_nonce, expire_ms)
         unsigned = Challenge(self.public, nonce, certificate_digest, expire_ms, b"")
@@ -126,6 +135,8 @@ class Authenticator:
         key, expire_ms = self._genuine(ticket)
         if now_ms >= expire_ms:
             raise Unauthenticated("the ticket has expired")
+        if expire_ms > now_ms + TICKET_LIFETIME_S * 1000 + _CLOCK_STEP_MS:
+            raise Unauthenticated("the ticket was made when the clock here was ahead")
         return key
 
     def _open(self, ticket: bytes) -> tuple[PublicKey, int]:

@@ -4,7 +4,8 @@ import json
 
 import pytest
 
-from antiphon.cli.output import Output, harmless
+from antiphon.cli.output import Output, detail_of, harmless
+from replica.refusals import HubUnreachable
 
 HARMFUL = "\x1b[2J\x07\x9b2J\u202etxt.exe\u2066a\u2069\u200f\u061c\u2028"
 
@@ -40,3 +41,9 @@ def test_a_width_of_zero_is_no_width(
     out.show("data")
     out.note("words")
     assert capsys.readouterr() == ("data\n", "words\n")
+
+
+def test_the_cause_is_named_of_a_connection_that_tls_refused():
+    words = "ssl handshake failed: certificate verify failed: certificate is not yet valid: OK"
+    shown = detail_of(HubUnreachable(words))
+    assert shown == "the hub does not answer: certificate is not yet valid"

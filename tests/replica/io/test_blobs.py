@@ -117,7 +117,8 @@ async def test_a_complete_blob_accepts_no_more_bytes(blobs: Blobs) -> None:
         await blobs.open_write(CONVERSATION, digest, 100, 0)
     async with await blobs.open_write(CONVERSATION, digest, 100, 100) as writer:
         assert writer.state.complete
-        with pytest.raises(BlobOffsetInvalid):
+        assert (await writer.write(b"")).complete
+        with pytest.raises(ArgumentInvalid, match="past the 100 bytes announced"):
             await writer.write(b"x")
     assert await get(blobs, digest) == data
 

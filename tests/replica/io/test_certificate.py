@@ -24,13 +24,14 @@ def test_a_certificate_is_private_and_kept(tmp_path: Path) -> None:
 
 
 def test_a_certificate_is_renewed_before_it_ends(tmp_path: Path) -> None:
-    file = CertificateFile(tmp_path / "certificate.pem")
+    path = tmp_path / "certificate.pem"
+    file = CertificateFile(path)
     before = file.current
     assert not file.renew_if_due(before.end - timedelta(days=61))
     assert file.current == before
     assert file.renew_if_due(before.end - timedelta(days=59))
     assert file.current.digest != before.digest
-    assert CertificateFile(tmp_path / "certificate.pem").current == file.current
+    assert path.read_bytes() == file.current.key_pem + file.current.certificate_pem
 
 
 def test_an_old_certificate_is_replaced_at_the_start(tmp_path: Path) -> None:
@@ -39,6 +40,18 @@ def test_an_old_certificate_is_replaced_at_the_start(tmp_path: Path) -> None:
     path.write_bytes(old.key_pem + old.certificate_pem)
     path.chmod(0o600)
     assert CertificateFile(path).current.digest != old.digest
+
+
+def test_a_certificate_of_a_clock_that_was_ahead_is_replaced(tmp_path: Path) -> None:
+    """Clients would refuse it until its begin, as not yet valid."""
+    path = tmp_path / "certificate.pem"
+    ahead = make_certificate(datetime.now(UTC) + timedelta(days=60))
+    path.write_bytes(ahead.key_pem + ahead.certificate_pem)
+    path.chmod(0o600)
+    file = CertificateFile(path)
+    assert file.current.digest != ahead.digest
+    assert not file.renew_if_due(file.current.begin)
+    assert file.renew_if_due(file.current.begin - timedelta(seconds=1))
 
 
 @pytest.mark.parametrize("harm", ["bit", "cut", "open", "mixed"])

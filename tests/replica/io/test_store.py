@@ -304,11 +304,11 @@ async def test_a_step_that_the_disk_refuses_leaves_the_mark_at_what_is_stored(
         before, write = store._mark.mark.stored, store._commit.write
         steps: list[Sequence[Statement]] = []
 
-        async def refused(statements: Sequence[Statement]) -> None:
-            steps.append(statements)
-            if len(steps) == 4:
+        async def refused(statements: Sequence[Statement], *, truncate: bool = False) -> None:
+            steps.extend([statements] * bool(statements))
+            if len(steps) > 3:
                 raise StoreFull
-            await write(statements)
+            await write(statements, truncate=truncate)
 
         monkeypatch.setattr(store._commit, "write", refused)
         with pytest.raises(StoreFull):

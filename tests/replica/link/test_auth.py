@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from replica.conversation import ClockInvalid
 from replica.ids import PublicKey
 from replica.limits import TICKET_LIFETIME_S
 from replica.link.auth import NO_CERTIFICATE, Authenticator, Challenge, prove
@@ -80,8 +81,16 @@ def test_a_ticket_expires_and_ends_with_the_secret(authenticator: Authenticator)
     assert authenticator.holder(ticket, NOW_MS + LIFETIME_MS - 1) == ADA.public
     with pytest.raises(Unauthenticated):
         authenticator.holder(ticket, NOW_MS + LIFETIME_MS)
+    assert authenticator.holder(ticket, NOW_MS - 1_000) == ADA.public
+    with pytest.raises(Unauthenticated, match="the clock here was ahead"):
+        authenticator.holder(ticket, NOW_MS - 60_001)
     with pytest.raises(Unauthenticated):
         Authenticator(HUB.key, b"another").holder(ticket, NOW_MS)
+
+
+def test_a_server_before_1970_makes_no_challenge(authenticator: Authenticator) -> None:
+    with pytest.raises(ClockInvalid):
+        authenticator.challenge(ADA.public, NONCE, -1)
 
 
 @pytest.mark.parametrize("at", range(0, 72, 9))
