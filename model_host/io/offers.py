@@ -144,7 +144,7 @@ def make_offer(file: ModelFile, *, numerics: str, context_tokens: int, kv_bytes:
     log.info(
         "template",
         local=renderer.is_local,
-        system_turns=report.system_turns,
+        system_turns=renderer.turns.has_system,
         tools=renderer.turns.format.name,
     )
     limit = context_tokens_max(file.config, numerics, limit=context_tokens, kv_bytes=kv_bytes)

@@ -206,7 +206,6 @@ class TemplateReport:
 
     append_only: bool
     sentinels_equal_plain: bool
-    system_turns: bool
 
 
 def has_system_turns(template: Template) -> bool:
@@ -238,8 +237,7 @@ def check_template(template: Template, encoder: Encoder) -> TemplateReport:
     that does not run.
     """
     append_only = equal = True
-    has_system = has_system_turns(template)
-    for start in (0, 1) if has_system else (1,):
+    for start in (0, 1) if has_system_turns(template) else (1,):
         previous: list[int] = []
         # Some templates put a system message into the user's turn behind it.
         for count in range(2, len(_HARMLESS) + 1):
@@ -250,7 +248,7 @@ def check_template(template: Template, encoder: Encoder) -> TemplateReport:
             asked, _ = _plain(template, encoder, messages, asks=messages[-1][0] == "user")
             append_only &= asked[: len(previous)] == previous
             previous = asked
-    return TemplateReport(append_only, equal, has_system)
+    return TemplateReport(append_only, equal)
 
 
 def _plain(

@@ -199,8 +199,9 @@ class Store(Closing):
         """Erase entries, acks and quarantine of a conversation durably; overwrite their pages.
 
         With `finishes` its tombstone states from then on that nothing is left to erase. A
-        conversation with a tombstone may be erased in part, so a long one is, in steps: in a
-        single transaction all appends would wait for it (DECISIONS D560).
+        conversation with a tombstone may be erased in part, so it is then, in steps: in a single
+        transaction all appends would wait for a long one (DECISIONS D560), and a nearly full disk
+        would refuse what it has room for in parts.
         """
         statements = [Statement(text, [(conversation,)]) for text in sql.DELETE]
         if self.lost_count:  # a repair would bring back what the lost end has of it

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.antiphon.cli.conftest import Terminal, World
-from tests.antiphon.cli.pty_terminal import CTRL_D
+from tests.antiphon.cli.pty_terminal import CTRL_D, PtyTerminal
 from tests.antiphon.cli.test_chat_terminal import chat, members
 
 __all__ = ["members"]
@@ -27,20 +27,24 @@ def parents_of(me: Terminal) -> dict[str, str]:
     return found
 
 
+def ask(terminal: PtyTerminal, *questions: str) -> None:
+    """Ask in a chat, each behind the answer before."""
+    for words in questions:
+        terminal.type(f"{words}\r")
+        terminal.expect_screen(f"You said: {words}\n")
+
+
 def test_a_message_comes_in_place_of_the_one_undone_in_its_own_chat(
     world: World, ada: Terminal
 ) -> None:
     """Another chat of the same member goes on behind what it shows."""
     with chat(world, ada) as first:
-        first.type("first\r")
-        first.expect_screen("You said: first\n")
+        ask(first, "first")
         with chat(world, ada) as second:
             first.type("/undo\r")
             first.expect_screen("undone: first")
-            second.type("second\r")
-            second.expect_screen("You said: second\n")
-            first.type("instead\r")
-            first.expect_screen("You said: instead\n")
+            ask(second, "second")
+            ask(first, "instead")
             assert second.leave(CTRL_D) == 0
         assert first.leave(CTRL_D) == 0
     assert parents_of(ada) == {"first": "", "second": "first", "instead": ""}
@@ -48,14 +52,11 @@ def test_a_message_comes_in_place_of_the_one_undone_in_its_own_chat(
 
 def test_a_command_beside_a_chat_does_not_use_up_its_choice(world: World, ada: Terminal) -> None:
     with chat(world, ada) as terminal:
-        for words in ("first", "next"):
-            terminal.type(f"{words}\r")
-            terminal.expect_screen(f"You said: {words}\n")
+        ask(terminal, "first", "next")
         terminal.type("/undo\r")
         terminal.expect_screen("undone: next")
         ada.ok("send", "from a shell")
-        terminal.type("instead\r")
-        terminal.expect_screen("You said: instead\n")
+        ask(terminal, "instead")
         assert terminal.leave(CTRL_D) == 0
     assert parents_of(ada) == {
         "first": "", "next": "first", "from a shell": "first", "instead": "first"
@@ -66,13 +67,10 @@ def test_a_chat_stays_on_its_branch_where_another_process_forks(
     world: World, ada: Terminal
 ) -> None:
     with chat(world, ada) as terminal:
-        for words in ("first", "next"):
-            terminal.type(f"{words}\r")
-            terminal.expect_screen(f"You said: {words}\n")
+        ask(terminal, "first", "next")
         first = next(r["id"] for r in ada.records("log") if r.get("text") == "You said: first")
         ada.ok("fork", "--at", first)
-        terminal.type("last\r")
-        terminal.expect_screen("You said: last\n")
+        ask(terminal, "last")
         ada.ok("send", "from a shell")
         assert terminal.leave(CTRL_D) == 0
     assert parents_of(ada) == {
@@ -84,13 +82,11 @@ def test_what_was_chosen_in_a_chat_that_ended_holds_for_the_next_one(
     world: World, ada: Terminal
 ) -> None:
     with chat(world, ada) as terminal:
-        terminal.type("first\r")
-        terminal.expect_screen("You said: first\n")
+        ask(terminal, "first")
         terminal.type("/undo\r")
         terminal.expect_screen("undone: first")
         assert terminal.leave(CTRL_D) == 0
     with chat(world, ada) as terminal:
-        terminal.type("instead\r")
-        terminal.expect_screen("You said: instead\n")
+        ask(terminal, "instead")
         assert terminal.leave(CTRL_D) == 0
     assert parents_of(ada) == {"first": "", "instead": ""}
