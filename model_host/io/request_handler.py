@@ -140,6 +140,7 @@ class RequestHandler:
 
         Raises HostKeyShared for a run that is another process's.
         """
+        await self._replica.flush()  # whose seal it is, is noted once the seal is durable
         node = held.order.nodes[held.order.seal_of[request_id]]
         if node.id in self._foreign:
             raise _shared(node)
@@ -185,6 +186,7 @@ class RequestHandler:
 
         Raises HostKeyShared for one that another process answers.
         """
+        await self._replica.flush()  # as in `resume`
         if held.order.generation_of(request_id) is not None:
             return
         seal = held.order.seal_of.get(request_id)

@@ -12,6 +12,7 @@ import structlog
 from model_host.io.server import HostServer
 from replica.ids import EntryId
 from replica.io.keys import load_or_create
+from replica.log import Kind
 from replica.log.body import FinishReason, Generation, Seal
 from tests.model_host.io.served_host import without_room_for_answers
 from tests.model_host.io.test_request_handler import rendering_held_up, until_waiting
@@ -84,14 +85,47 @@ async def test_a_request_that_a_twin_sealed_is_left_to_it(
         with structlog.testing.capture_logs() as logs:
             answering_late(one, two, logs, monkeypatch)
             with rendering_held_up(two), monkeypatch.context() as patch:
-                request = await talk.request(tokens=3)
-                await until_waiting(two)
+                with rendering_held_up(one):
+                    request = await talk.request(tokens=3)
+                    await until_waiting(two)  # else it may learn of both at once
                 if compares:
                     patch.setattr(two.host, "_is_synchronized", lambda _conversation: False)
                 order = two.replica.shelf[talk.id].order
                 assert await two.replica.wait_for(lambda: request in order.seal_of, 10)
             line = await until_left(logs)
         assert (line["log_level"], "identity.key" in str(line["next_step"])) == ("error", True)
+        await check_answer(talk, request, one, two)
+        assert len(written(talk, one, Seal)) == 1
+
+
+async def test_a_twin_s_seal_that_is_not_durable_yet_is_known_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    async with twins(tmp_path) as (made, one, two):
+        talk = await made.talk("one")
+        await talk.say("Name a colour.")
+        store, resume, is_decided = two.replica.store.append, two.handler.resume, asyncio.Event()
+
+        async def behind_the_decision(entries, **more):
+            if any(entry.header.kind == Kind.SEAL for entry in entries):
+                await is_decided.wait()
+            return await store(entries, **more)
+
+        async def deciding(held, request):
+            is_decided.set()
+            return await resume(held, request)
+
+        monkeypatch.setattr(two.replica.store, "append", behind_the_decision)
+        monkeypatch.setattr(two.handler, "resume", deciding)
+        with structlog.testing.capture_logs() as logs:
+            answering_late(one, two, logs, monkeypatch)
+            with rendering_held_up(two):
+                with rendering_held_up(one):
+                    request = await talk.request(tokens=3)
+                    await until_waiting(two)  # else it may learn of both at once
+                order = two.replica.shelf[talk.id].order
+                await until(lambda: request in order.seal_of)
+            await until_left(logs)
         await check_answer(talk, request, one, two)
         assert len(written(talk, one, Seal)) == 1
 
