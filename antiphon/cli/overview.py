@@ -27,14 +27,16 @@ from antiphon.cli.session import (
 )
 from antiphon.cli.tables import plain_table
 from antiphon.cli.undone import is_undone
-from replica.conversation import Conversation, EntryStore, newest_place, removal_of
+from replica.conversation import Conversation, EntryStore, newest_place, refusal_of, removal_of
 from replica.errors import AntiphonError, StoreError
 from replica.ids import ConversationId, short
 from replica.io import (
     PendingJoin,
     Replica,
     SavedAcks,
+    SavedEndings,
     documents,
+    error_of,
     means_away,
     now_ms,
     pending_joins,
@@ -158,7 +160,7 @@ async def _all_local(
 async def _local(
     session: Session, store: EntryStore, conversation: ConversationId
 ) -> ConversationStatus:
-    refusal = ""
+    refusal = refusal_words = ""
     try:
         held = await load_from(store, conversation)
     except StoreError as error:
@@ -166,11 +168,15 @@ async def _local(
     acks = await SavedAcks.of_hub(store, session.settings.hub)
     waiting = len(await acks.unacked(held))
     own = session.own_key()
+    ending = await SavedEndings(store, acks).load(conversation)
     is_refused = own is not None and removal_of(held, own) is not None
+    if ending is not None and own is not None and not is_refused:
+        is_refused, said = True, refusal_of(held, own, error_of(ending))
+        refusal, refusal_words = said.reason, f"{brief(said)}. {said.next_step}"
     view, queue = await _queue(session, store, held, has_ended=is_refused)
     return ConversationStatus(
         held, waiting, acks.acked_ms(conversation), NOT_ASKED, refusal, view, queue,
-        losses=await losses_in(store, held), is_refused=is_refused,
+        refusal_words, losses=await losses_in(store, held), is_refused=is_refused,
     )  # fmt: skip
 
 
@@ -250,7 +256,7 @@ async def _synced(
     losses = await losses_in(replica.store, held)
     return ConversationStatus(
         held, waiting, acked_ms, state, refusal, view, queue, refusal_words, losses,
-        is_refused=is_removed or (fault is not None and not fault.retryable),
+        is_refused=has_ended or (fault is not None and not fault.retryable),
     )  # fmt: skip
 
 
@@ -295,8 +301,9 @@ def _report(
     if not statuses and not joins:
         out.note(NOTHING_YET)
     elif statuses and hub["state"] == "away":
-        unsynced = sum(s.unsynced for s in statuses)
-        out.note(f"next: {hub['next_step']}" if is_refused else offline_words(unsynced))
+        unsynced = sum(s.unsynced for s in statuses if not s.is_refused)
+        words = offline_words(unsynced, kept=sum(s.unsynced for s in statuses) - unsynced)
+        out.note(f"next: {hub['next_step']}" if is_refused else words)
 
 
 def _status_table(statuses: list[ConversationStatus], *, is_narrow: bool) -> Table:

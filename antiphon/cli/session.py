@@ -232,7 +232,7 @@ class Session:
         """Follow a conversation and wait until it is in sync; False if the hub is away.
 
         Entries that the hub refused are named in a note, and are not waited for.
-        Raises the hub's refusal of the conversation.
+        Raises the hub's refusal of the conversation, also a lasting one of earlier.
         """
         held = await replica.load(conversation)
         bare = len(bodies_missing(held))
@@ -254,6 +254,8 @@ class Session:
         final = [refusal for refusal in refusals if not isinstance(refusal, StoreError)]
         if final and held.is_member(replica.public):
             raise refusal_of(held, replica.public, final[0])  # to others it is no news
+        if replica.hub.is_away and held.is_member(replica.public):
+            replica.hub.check_taken(held)
         if not replica.hub.is_in_sync(conversation):
             return False
         if replica.hub.unsynced(conversation):  # refused for good: waiting changes nothing
@@ -330,8 +332,10 @@ def away_words(replica: Replica, conversation: ConversationId) -> str:
     return f"not linked: {brief(error)}"
 
 
-def offline_words(waiting: int) -> str:
-    """Return the number of entries to be sent to the hub as text."""
+def offline_words(waiting: int, kept: int = 0) -> str:
+    """Return the number of entries to be sent to the hub as text; it never takes those `kept`."""
+    if not waiting and kept:
+        return "offline: the hub is away"
     if not waiting:
         return "offline: the hub is away; it has all entries written here"
     return f"offline: {counted(waiting, 'entry', 'entries')} will be sent when the hub is back"

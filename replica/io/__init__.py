@@ -88,6 +88,7 @@ from replica.io.replica import Replica
 from replica.io.rpc import now_ms
 from replica.io.salvage import StoreRepair, repair_store
 from replica.io.saved_acks import SavedAcks
+from replica.io.saved_endings import SavedEndings
 from replica.io.second_look import SecondLook, held_at_hub, look_again
 from replica.io.settings import ConfigInvalid, at_home, make_settings
 from replica.io.standard_streams import ReaderGone, guarded_streams
@@ -150,6 +151,7 @@ __all__ = [
     "RequestOptions",
     "RunningRequest",
     "SavedAcks",
+    "SavedEndings",
     "SecondLook",
     "Store",
     "StoreRepair",

@@ -22,6 +22,7 @@ from replica.io.logger import get_logger
 from replica.io.long_logs import restored
 from replica.io.performer import Performer
 from replica.io.saved_acks import SavedAcks
+from replica.io.saved_endings import SavedEndings
 from replica.io.to_the_end import look_at
 from replica.link import EntriesAdmitted, Event, Fault, conversation_of
 from replica.log import Entry
@@ -45,6 +46,7 @@ class ReplicaDriver:
         """Call `deliver` with every event, after its entries are durable."""
         self.core = core
         self.acks = acks
+        self.endings = SavedEndings(store, acks)
         self.outbox = LinkOutbox()
         """Frames for the current stream; each stream has an outbox of its own."""
         self._store = store
@@ -65,6 +67,7 @@ class ReplicaDriver:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        await self.endings.close()
         await self._performer.stop()
 
     async def failed(self) -> None:
@@ -160,6 +163,7 @@ class ReplicaDriver:
 
     def _drop(self, conversation: ConversationId) -> None:
         self.acks.forget(conversation)
+        self.endings.forget(conversation)
         self.do(self.core.forget(conversation))
 
     def evict(self, conversation: ConversationId) -> None:
@@ -202,6 +206,7 @@ class ReplicaDriver:
         try:
             loaded = await self._store.load(conversation)
             held = await restored(conversation, loaded) if loaded else None
+            await self.endings.load(conversation)
             # Read last: another hub may be linked meanwhile, whose acks count then.
             acked = await self.acks.load(conversation)
         except ReplicaClosed:

@@ -11,6 +11,7 @@ from replica.ids import ConversationId, EntryId, PublicKey, short
 from replica.io.hub_link import HubLink
 from replica.io.logger import get_logger
 from replica.io.repeated import Repeated
+from replica.io.saved_endings import SavedEndings
 from replica.io.status import error_of
 from replica.io.tls_refusals import HubKeyUnknown
 from replica.link import (
@@ -51,6 +52,7 @@ class HubStatus:
         self,
         core: ReplicaCore,
         link: HubLink | None,
+        endings: SavedEndings,
         perform: Callable[[ReplicaEffects], object],
         deliver: Callable[[Event], None],
     ) -> None:
@@ -68,6 +70,7 @@ class HubStatus:
         self._deliver = deliver
         self._core = core
         self._link = link
+        self._endings = endings
         self._perform = perform
         self._lines = Repeated()
         self._states: dict[ConversationId, SyncState] = {}
@@ -87,8 +90,10 @@ class HubStatus:
                     self._compared.pop(conversation, None)
                 fault, refused = self._refusals.get(conversation), self._core.holdings.refused
                 is_over = fault is not None and fault.entry not in refused(conversation)
-                if is_over and state is SyncState.SYNCHRONIZED:
-                    del self._refusals[conversation]
+                if state is SyncState.SYNCHRONIZED:
+                    self._endings.discard(conversation)
+                    if is_over:
+                        del self._refusals[conversation]
             case Compared(conversation, since):
                 self._compared[conversation] = since
             case Welcomed(welcome):
@@ -104,6 +109,8 @@ class HubStatus:
                     self._say_store_failed(conversation, fault)
                 else:
                     _say_refused(conversation, entry, fault, is_own=is_own)
+                if (ending := self.ending(conversation)) is not None:
+                    self._endings.note(conversation, ending)
             case Forgotten(conversation):
                 self._refusals.pop(conversation, None)
             case LinkClosed(fault):
@@ -152,9 +159,12 @@ class HubStatus:
     def ending(self, conversation: ConversationId) -> Fault | None:
         """Return the denial of a conversation that is here, if the hub takes nothing ever again.
 
-        It was deleted, or this key was removed from it: `refusal_of` tells which.
+        It was deleted, or this key was removed from it: `refusal_of` tells which. While the hub
+        is away, what it said last counts.
         """
         fault, held = self.denial(conversation), self._core.shelf.get(conversation)
+        if self.is_away:
+            fault = self._endings.of(conversation)
         if fault is None or held is None:
             return None
         is_removal = means_removal(held, self._core.key, fault.reason)

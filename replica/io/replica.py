@@ -88,7 +88,9 @@ class Replica:
         )
         """The other processes on the store, if it is shared."""
         self._link = HubLink(self._driver, calls) if calls is not None else None
-        self.hub = HubStatus(self._core, self._link, self._driver.do, self._deliver)
+        self.hub = HubStatus(
+            self._core, self._link, self._driver.endings, self._driver.do, self._deliver
+        )
         """The state of the link and of each conversation on it."""
         self.loop = asyncio.get_running_loop()
         """The event loop of all calls."""

@@ -31,6 +31,9 @@ RECORD = "record of "
 ERASED = "erased "
 """Beginning of the keys that name conversations erased while a lost end is still to be read."""
 
+ENDING = "ending of "
+"""Beginning of the keys under which a replica keeps the lasting refusal of a conversation."""
+
 Row = tuple[Any, ...]
 
 

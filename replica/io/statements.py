@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
 from replica.io.rows import checksum_of, is_listed
-from replica.io.small_rows import RECORD
+from replica.io.small_rows import ENDING, RECORD
 from replica.io.transaction import Statement
 from replica.log import Entry
 
@@ -123,6 +123,8 @@ DELETE = (
 )
 
 DELETE_RECORD = f"DELETE FROM meta WHERE key = '{RECORD}' || lower(hex(?))"  # noqa: S608  # a constant
+
+DELETE_ENDING = f"DELETE FROM meta WHERE key = '{ENDING}' || lower(hex(?))"  # noqa: S608  # likewise
 
 ROWS_OF = """
 SELECT rowid FROM entries WHERE conversation = ?1 AND rowid > ?2 ORDER BY rowid LIMIT 65536

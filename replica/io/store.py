@@ -216,9 +216,10 @@ class Store(Closing):
         try:
             if finishes and count > 1:
                 await steps.run()
-            record = Statement(sql.DELETE_RECORD, [(conversation,)])
+            values = (sql.DELETE_RECORD, sql.DELETE_ENDING)
+            records = [Statement(text, [(conversation,)]) for text in values]
             try:
-                await self._commit.write([*statements, record], truncate=True)
+                await self._commit.write([*statements, *records], truncate=True)
             except StoreCorrupt:  # if that is the page of the record, the rest is erased
                 await self._commit.write(statements, truncate=True)
         except StoreError:

@@ -1,0 +1,55 @@
+"""What a hub refused for good is known while it is away, also to a later command."""
+
+from collections.abc import Callable
+
+import pytest
+
+from tests.antiphon.cli.conftest import Terminal, World
+from tests.antiphon.cli.test_two_members import Gate, gate, pair
+
+__all__ = ["gate"]
+
+
+def delete(ada: Terminal, _bob: Terminal) -> None:
+    ada.ok("delete", "--yes", "--hub")
+
+
+def remove(ada: Terminal, bob: Terminal) -> None:
+    ada.ok("members", "remove", bob.record("key", "show")["key"], "--yes")
+
+
+@pytest.mark.parametrize(
+    ("end", "reason"), [(delete, "CONVERSATION_DELETED"), (remove, "KEY_REMOVED")]
+)
+def test_what_ended_at_the_hub_has_ended_while_the_hub_is_away(
+    gate: Gate, end: Callable[[Terminal, Terminal], None], reason: str
+) -> None:
+    ada, bob = pair(gate.world)
+    bob.ok("send", "hello", "--no-wait")
+    gate.wait()
+    assert "answering you" in bob.run("status").stderr
+    end(ada, bob)
+    assert bob.refused("send", "is it there?") == reason  # the hub says it
+    gate.world.stop_hub()
+    for command in (("send", "and now?"), ("cancel",), ("title", "New")):
+        assert bob.refused(*command) == reason
+    status = bob.record("status")
+    (one,) = status["conversations"]
+    assert (status["hub"]["state"], one["refusal"]) == ("away", reason)
+    shown = bob.run("status").stderr
+    assert "answering" not in shown
+    assert "will be sent" not in shown
+
+
+def test_a_hub_with_another_key_is_asked_itself(world: World) -> None:
+    ada, bob = pair(world)
+    remove(ada, bob)
+    assert bob.refused("send", "is it there?") == "KEY_REMOVED"
+    world.stop_host()
+    world.stop_hub()
+    (world.folder / "hub").rename(world.folder / "lost")
+    world.start_hub()
+    bob.ok("hub", "trust", "--yes")
+    bob.ok("send", "hello", "--no-wait")  # the new hub knows of no removal
+    world.stop_hub()
+    assert "will be sent" in bob.run("send", "hello", "--no-wait").stderr
