@@ -11,6 +11,7 @@
     ├── ObligationsOpen        tool calls without a result
     ├── RequestExpired         a turn after the time the requester set
     ├── CallRepeated           the second request of one call under a key
+    ├── NothingToContinue      a request for the rest of an answer, behind another turn
     ├── HostBusy               more waiting requests of one owner than the host holds
     ├── ProfileUnknown         a profile that the host doesn't offer
     ├── ProfileUnavailable     a profile that the host offers and can't load
@@ -136,6 +137,13 @@ class CallRepeated(GenerationRefused):
 
     reason = "CALL_REPEATED"
     next_step = "Read the answer to the earlier request of this key."
+
+
+class NothingToContinue(GenerationRefused):
+    """Another turn follows the cut answer whose rest is asked for."""
+
+    reason = "NOTHING_TO_CONTINUE"
+    next_step = "Send a message, or ask for the rest beside that turn, with a request that forks."
 
 
 class HostBusy(GenerationRefused):

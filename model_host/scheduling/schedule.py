@@ -15,7 +15,13 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from model_host.refusals import CallRepeated, HostBusy, RequestExpired, finish_detail
+from model_host.refusals import (
+    CallRepeated,
+    HostBusy,
+    NothingToContinue,
+    RequestExpired,
+    finish_detail,
+)
 from model_host.scheduling.owner import owner_of
 from replica.conversation import (
     Conversation,
@@ -25,8 +31,9 @@ from replica.conversation import (
     repeats_call,
     sealable,
 )
+from replica.errors import HostError
 from replica.ids import ConversationId, EntryId, PublicKey
-from replica.log import FinishReason, Generation, Request
+from replica.log import CONTINUABLE, FinishReason, Generation, Request
 from replica.order import SealNode
 
 Key = TypeVar("Key")
@@ -348,7 +355,7 @@ def _begin(
     # A branch continues past a closed request, whose run may not have ended yet.
     if ready is None or _is_busy(ready.parent, runs):
         return None
-    refusal = _refusal(held, request, now_ms)
+    refusal = _refusal(held, ready, now_ms)
     if refusal is not None:
         return refusal
     if waits:
@@ -357,17 +364,31 @@ def _begin(
     return GatherHeads(held.id, request, heads) if heads else Begin(held.id, ready)
 
 
-def _refusal(held: Conversation, request_id: EntryId, now_ms: int) -> Refuse | None:
+def _refusal(held: Conversation, ready: Sealable, now_ms: int) -> Refuse | None:
     """Return the refusal of a request whose turn has come, None if it may begin."""
-    if repeats_call(held, request_id):
-        detail = finish_detail(CallRepeated())
-        return Refuse(held.id, request_id, FinishReason.REFUSED, detail)
-    request = held.order.request(request_id)
+    request = held.order.request(ready.request)
     assert request is not None, "only requests are answered"
-    late = expired(request, now_ms)
-    if late is not None:
-        return Refuse(held.id, request_id, FinishReason.REFUSED, finish_detail(late))
-    return None
+    error: HostError | None = None
+    if repeats_call(held, ready.request):
+        error = CallRepeated()
+    elif _lost_its_answer(held, ready):
+        error = NothingToContinue()
+    else:
+        error = expired(request, now_ms)
+    if error is None:
+        return None
+    return Refuse(held.id, ready.request, FinishReason.REFUSED, finish_detail(error))
+
+
+def _lost_its_answer(held: Conversation, ready: Sealable) -> bool:
+    """Say whether a request for the rest of a cut answer comes behind another turn (HOST-128).
+
+    Both of two members may ask for the rest at once.
+    """
+    parents = held.log.entries[ready.request].header.parents
+    body = held.log.body(parents[0]) if len(parents) == 1 else None
+    is_rest = isinstance(body, Generation) and body.finish_reason in CONTINUABLE
+    return is_rest and ready.entries[-2:] != (*parents, ready.request)
 
 
 def expired(request: Request, now_ms: int) -> RequestExpired | None:

@@ -102,6 +102,10 @@ def answers_calls_twice() -> Patch:
     return mock.patch.object(schedule, "repeats_call", lambda held, request: False)
 
 
+def begins_a_turn_for_the_rest() -> Patch:
+    return mock.patch.object(schedule, "_lost_its_answer", lambda held, ready: False)
+
+
 def holds_nothing_back() -> Patch:
     return mock.patch.object(StopMatcher, "_undecided", lambda self: 0)
 
@@ -267,6 +271,7 @@ HOSTS = [
     Planted(ignores_forms, "forms/grammar-that-takes-too-much"),
     Planted(recommends_a_seed, "calls/profile-digest"),
     Planted(answers_calls_twice, "refusals/repeated-call"),
+    Planted(begins_a_turn_for_the_rest, "refusals/rest-behind-the-rest"),
     Planted(holds_nothing_back, "answers/stop-string"),
     Planted(evicts_what_is_in_use, "calls/evict-beside-an-answer"),
     Planted(keeps_nothing, "calls/kept"),

@@ -52,9 +52,9 @@ def seal_of(
     )
 
 
-def answer(words: str = "Yes.") -> Generation:
+def answer(words: str = "Yes.", reason: FinishReason = FinishReason.STOP) -> Generation:
     """Return a generation of one text part."""
-    return Generation((1, 2), (Text(words),), len(words), FinishReason.STOP)
+    return Generation((1, 2), (Text(words),), len(words), reason)
 
 
 def cut_at(entry: Entry) -> Cut:

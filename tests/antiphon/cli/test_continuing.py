@@ -7,12 +7,13 @@ import pytest
 from antiphon.cli.errors import TurnBetween
 from antiphon.cli.turn import continuable, continued_place
 from replica.conversation import newest_place, place_at
-from replica.log import Conflict, FinishReason
+from replica.log import Conflict, FinishReason, Kind
 from replica.log import Text as TextPart
 from tests.antiphon.cli.conftest import Terminal, World
 from tests.antiphon.cli.pty_terminal import CTRL_D
 from tests.antiphon.cli.test_chat_terminal import chat, members, slow
 from tests.antiphon.cli.test_terminal import HeldUp, at
+from tests.antiphon.cli.test_two_members import owed
 from tests.support.turns import Turns
 
 __all__ = ["members", "slow"]
@@ -100,3 +101,32 @@ def test_a_chat_that_is_opened_offers_to_go_on_with_the_last_answer_alone(
         assert terminal.leave(CTRL_D) == 0
     piped = me.run("chat", "--max-tokens", "1", typed="three\n")
     assert "cut off at its limit of 1 token · /continue goes on" in piped.stderr
+
+
+def test_of_two_members_who_continue_an_answer_at_once_one_is_refused(
+    world: World, members: tuple[Terminal, Terminal]
+) -> None:
+    """It began a turn of its own, behind the rest, without a question."""
+    ada, bob = members
+    ada.ok("send", "one two three four", "--max-tokens", "2")
+    bob.ok("log")
+    world.stop_host()
+    world.stop_hub()
+    for member in members:
+        member.ok("send", "--continue", "--no-wait", "--max-tokens", "3")
+    world.start_hub()
+    for member in (ada, bob, ada):
+        member.ok("status")
+    replica = world.start_host().replica
+
+    def is_answered() -> bool:
+        logs = [held.log.entries.values() for held in replica.shelf.values()]
+        answers = [e for log in logs for e in log if e.header.kind == Kind.GENERATION]
+        return len(answers) == 3 and not owed(replica)
+
+    assert world.background.run(replica.wait_for(is_answered, 10.0))
+    shown = [member.ok("log") for member in members]
+    assert sum("refused: NOTHING_TO_CONTINUE" in one for one in shown) == 1
+    assert all("You said: You" in one for one in shown), "the rest is there once"
+    for member in members:
+        assert member.ok("send", "ok") == "You said: ok\n"

@@ -4,17 +4,23 @@ import pytest
 
 from model_host.scheduling.schedule import Begin, Decision, GatherHeads, Refuse, Resume
 from replica.conversation.next_seal import sealable
-from replica.ids import ConversationId
+from replica.ids import ConversationId, EntryId
 from replica.log.body import (
     FinishReason,
     Generation,
     Join,
     Member,
+    Request,
     Revocation,
     Role,
+    Sampling,
 )
-from tests.model_host.scheduling.scheduled import HOST, NOW_MS, Scene, begun, schedule, take
-from tests.support.writers import Writer
+from replica.log.entry import Entry
+from tests.model_host.scheduling.scheduled import FORK, HOST, NOW_MS, Scene, begun, schedule, take
+from tests.support.stories import answer
+from tests.support.writers import Writer, said
+
+REQUEST = Request(HOST.public, Sampling())
 
 # --- which requests -------------------------------------------------------------------
 
@@ -69,6 +75,48 @@ def test_a_host_that_was_revoked_goes_on_with_nothing() -> None:
     scene.branch()
     scene.write(Member(Revocation(HOST.public, ())), [scene.genesis])
     assert take(schedule(), scene) is None
+
+
+def cut_answer(scene: Scene) -> tuple[list[Entry], EntryId]:
+    """Return the place behind an answer that ended at its limit: parents and basis."""
+    seal = scene.seal(scene.ask())
+    cut = scene.reply(seal, answer("An ans", FinishReason.LENGTH))
+    return [scene.held.log.entries[cut]], seal
+
+
+def test_of_two_requests_for_the_rest_of_an_answer_the_second_is_refused() -> None:
+    scene, asked = Scene(), schedule()
+    at = cut_answer(scene)
+    one, other = (scene.write(REQUEST, *at).id for _ in range(2))
+    decision = take(asked, scene)
+    assert isinstance(decision, Begin)
+    assert decision.request in (one, other)
+    seal = scene.seal(decision.request)
+    asked.end(decision.request)
+    scene.reply(seal, answer("wer", FinishReason.LENGTH))
+    refusal = take(asked, scene)
+    assert isinstance(refusal, Refuse)
+    assert refusal.request == ({one, other} - {decision.request}).pop()
+    assert refusal.detail.startswith("NOTHING_TO_CONTINUE: ")
+    scene.host_writes(refusal.body, (refusal.request,))
+    asked.end(refusal.request)
+    beside = scene.write(REQUEST, *at, FORK)
+    assert begun(asked, scene) == beside.id
+
+
+def test_who_answers_a_message_behind_a_cut_answer_asks_for_no_rest() -> None:
+    scene, asked = Scene(), schedule()
+    (cut,), seal = cut_answer(scene)
+    message = scene.write(said("Wait."), [cut], seal)
+    rest = scene.write(REQUEST, [cut], seal).id  # the message is none of what it follows
+    words = scene.write(REQUEST, [cut, message], seal).id
+    begins = take(asked, scene)
+    assert isinstance(begins, Begin)
+    assert begins.request in (rest, words)
+    scene.reply(scene.seal(begins.request))
+    asked.end(begins.request)
+    behind = take(asked, scene)
+    assert isinstance(behind, Begin if begins.request == rest else Refuse)
 
 
 def test_a_request_that_is_answered_or_refused_does_not_come_again() -> None:

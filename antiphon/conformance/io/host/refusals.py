@@ -151,6 +151,24 @@ async def repeated_call(run: UnderTest) -> None:
         await check_refused(talk, behind.id, "CALL_REPEATED")
 
 
+@_case("HOST-128")
+async def rest_behind_the_rest(run: UnderTest) -> None:
+    """The second of two requests for the rest of an answer is refused, unless it forks."""
+    async with run.talk() as talk:
+        await talk.say()
+        first = await talk.request(2, output_tokens_min=2)
+        await talk.answer(first)
+        order = talk.held.order
+        answer, basis = order.generation_of(first), order.seal_of[first]
+        assert answer is not None, "it is answered"
+        body = talk.request_body(2, output_tokens_min=2)
+        one, other = [(await talk.write(body, parents=(answer,), basis=basis)).id for _ in range(2)]
+        await talk.answer(one)
+        await check_refused(talk, other, "NOTHING_TO_CONTINUE")
+        beside = await talk.write(body, parents=(answer,), basis=basis, conflict=Conflict.FORK)
+        await talk.answer(beside.id)
+
+
 @_case("HOST-14")
 async def long_context(run: UnderTest) -> None:
     """A context without room for one token is refused."""
