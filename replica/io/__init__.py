@@ -71,7 +71,7 @@ from replica.io.long_logs import restored
 from replica.io.metrics_server import MetricsServer, require_endpoint
 from replica.io.next_message import next_message
 from replica.io.opening import Opening
-from replica.io.own_key import own_key_of
+from replica.io.own_key import key_before, note_own_key, own_key_of
 from replica.io.pending_joins import PendingJoin, forget_answered, pending_joins
 from replica.io.performer import Performer
 from replica.io.processes import LOOK_AGAIN_S
@@ -188,6 +188,7 @@ __all__ = [
     "import_entries",
     "invite",
     "issued_invitations",
+    "key_before",
     "keys",
     "linked_hosts",
     "listed",
@@ -203,6 +204,7 @@ __all__ = [
     "means_away",
     "next_message",
     "note_fetched",
+    "note_own_key",
     "now_ms",
     "open_channel",
     "open_read_only",

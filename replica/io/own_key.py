@@ -1,7 +1,4 @@
-"""Which key a store belongs to: the one that opened it last (DECISIONS D580).
-
-A hub's store says nothing: a hub writes no entries.
-"""
+"""Which key a store belongs to: the one that opened it last (DECISIONS D580, D609)."""
 
 import asyncio
 from contextlib import suppress
@@ -13,6 +10,15 @@ from replica.ids import PublicKey
 from replica.io.disk import typed_errors
 from replica.io.readonly import open_read_only
 from replica.io.small_rows import OWN_KEY
+from replica.refusals import ValueDamaged
+
+
+async def key_before(store: EntryStore) -> PublicKey | None:
+    """Return the key that opened a store before; None where nothing says so. Raises StoreError."""
+    with suppress(ValueDamaged):
+        stated = await store.get_meta(OWN_KEY)
+        return PublicKey(stated) if stated is not None else None
+    return None
 
 
 async def note_own_key(store: EntryStore, public: PublicKey) -> None:
@@ -30,6 +36,5 @@ async def own_key_of(path: Path) -> PublicKey | None:
     with suppress(StoreError), typed_errors():
         if await asyncio.to_thread(path.is_file):
             async with open_read_only(path) as store:
-                stated = await store.get_meta(OWN_KEY)
-            return PublicKey(stated) if stated is not None else None
+                return await key_before(store)
     return None

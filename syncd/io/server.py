@@ -30,9 +30,11 @@ from replica.io import (
     allow_descriptors,
     bounded_server,
     calls_allowed,
+    key_before,
     listen,
     load_or_create,
     load_or_create_secret,
+    note_own_key,
     require_endpoint,
     run_until_stopped,
     server_failed,
@@ -105,8 +107,7 @@ async def start(config: HubConfig) -> HubServer:
         policy = _policy(config, data_dir)
         driver = HubDriver(Hub(authenticator.public, policy), store, blobs, calls_max)
         await driver.start()
-        if is_key_new:
-            _say_new(driver.hub)
+        await _note_key(store, driver.hub, is_new=is_key_new)
         closing.push_async_callback(driver.stop)
         wanted = addresses_in(config.listen)
         links = min(config.links_per_key_max, limits.STREAMS_MAX)  # gRPC's number has 32 bits
@@ -212,16 +213,20 @@ def _reflect(server: grpc.aio.Server) -> None:
     reflection.enable_server_reflection((*names, reflection.SERVICE_NAME), server)
 
 
-def _say_new(hub: Hub) -> None:
-    """Log that a hub has a new key, where it has a store: clients that know the old one refuse it.
+async def _note_key(store: Store, hub: Hub, *, is_new: bool) -> None:
+    """Log that a hub with a store has another key: clients that know the old one refuse it.
 
-    Without a word the operator would see no link come back.
+    Without a word the operator would see no link come back. `is_new`: its file was just made.
     """
-    if hub.disk.total:
+    before = await key_before(store)
+    await note_own_key(store, hub.key)
+    is_other = before != hub.key if before is not None else is_new
+    if is_other and hub.disk.total:
         log.warning(
-            "the hub has a new key beside its store",
+            "the hub has another key than at its last start",
             key=short(hub.key),
-            next_step="Restore identity.key, or let each client run antiphon hub trust.",
+            next_step="Clients refuse a key they do not know. Restore identity.key, or let each"
+            " client run antiphon hub trust.",
         )
 
 
