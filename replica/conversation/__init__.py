@@ -125,6 +125,7 @@ from replica.conversation.runs import (
     uncounted_results,
 )
 from replica.conversation.shelf import MemoryShelf, Shelf
+from replica.conversation.store_epochs import CHANCE_BYTES, StoreEpochs
 from replica.conversation.texts import check_name, says_nothing
 from replica.conversation.token_ids import TokenIds
 from replica.conversation.unlisted import unlisted_before
@@ -132,6 +133,7 @@ from replica.conversation.withdrawal import is_about, requests_reading, requests
 
 __all__ = [
     "ABANDONED",
+    "CHANCE_BYTES",
     "INVITATION_SECRET_BYTES",
     "NO_ENTRY",
     "NO_TOKEN",
@@ -183,6 +185,7 @@ __all__ = [
     "Shelf",
     "Slot",
     "Step",
+    "StoreEpochs",
     "Stored",
     "TokenIds",
     "address_of",

@@ -108,8 +108,12 @@ class EntryStore(Protocol):
         None means all peers.
         """
 
-    async def get_meta(self, key: str) -> bytes | None:
-        """Return the small value stored under `key`; None if there is none."""
+    async def get_meta(self, key: str, *, is_derived: bool = False) -> bytes | None:
+        """Return the small value stored under `key`; None if there is none.
+
+        Of a value that `is_derived`, and is learned again, a damaged one is none, and no other
+        row is read for it.
+        """
 
     async def put_meta(self, key: str, value: bytes) -> None:
         """Store a small value under `key`; return once it is durable."""

@@ -2,22 +2,28 @@
 
 Pure: fresh epochs are arguments. An epoch continues only if a peer has confirmed the
 lane's head since the store was opened. Otherwise a restored backup would write a
-second history of the lane. If the store lost entries, they may have been on the
+second history of the lane. Only epochs of the store itself continue, since another device of the
+key may be writing in any other. If the store lost entries, they may have been on the
 lane, so a new epoch begins as well (ENT-17).
 """
 
-from collections.abc import Set
+from collections.abc import Callable, Set
 
 from replica.conversation.conversation import Conversation
 from replica.ids import ConversationId, EntryId, PublicKey
+from replica.log import Entry
 
 
 class Epochs:
     """The epochs of one key, per conversation, while its store is open."""
 
-    def __init__(self, public: PublicKey) -> None:
-        """Start with a store just opened: no conversation is confirmed."""
+    def __init__(self, public: PublicKey, is_own: Callable[[int], bool]) -> None:
+        """Start with a store just opened: no conversation is confirmed.
+
+        `is_own` tells the epochs that the store began.
+        """
         self._public = public
+        self._is_own = is_own
         self._confirmed: set[ConversationId] = set()
         self._epochs: dict[ConversationId, int] = {}
 
@@ -36,7 +42,7 @@ class Epochs:
         If it lacks an entry of this key, the confirmed head may not be its head: it was
         restored from a backup meanwhile, or the entry is still to be stored.
         """
-        own = {e.id for e in held.log.entries.values() if e.header.author == self._public}
+        own = {e.id for e in held.log.entries.values() if self._wrote(e)}
         if not own <= stored:
             self.forget(held.id)
 
@@ -58,10 +64,14 @@ class Epochs:
         log = held.log
         if held.damage:
             return None
-        own = log.lanes_of(self._public)
+        own = [lane for lane in log.lanes_of(self._public) if self._is_own(lane.epoch)]
         tips = [log.entries[tip] for lane in own for tip in log.lane_tips(lane)]
         newest = max(tips, key=lambda entry: entry.order_key, default=None)
         return newest.header.epoch if newest is not None else None
+
+    def _wrote(self, entry: Entry) -> bool:
+        header = entry.header
+        return header.author == self._public and self._is_own(header.epoch)
 
     def _is_forked(self, held: Conversation, epoch: int) -> bool:
         own = (lane for lane in held.log.lanes_of(self._public) if lane.epoch == epoch)

@@ -12,7 +12,7 @@ and the simulator call the same functions and perform the same effects (DECISION
     disk_refused ──► dropped from the shelf; loaded and opened again after a pause
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from replica.commits import Conversations
@@ -53,15 +53,19 @@ class ReplicaCore:
         shelf: Shelf,
         hub: PublicKey | None = None,
         policy: FollowPolicy | None = None,
+        *,
+        is_own_epoch: Callable[[int], bool],
     ) -> None:
         """Start without a link; `shelf` holds the conversations in memory.
+
+        `is_own_epoch` tells the epochs that its store began.
 
         The acks given to `loaded` are those of `hub`, until another proves its key. The
         `policy` says which listed conversations are opened.
         """
         self.key = key
         self.shelf = shelf
-        self.epochs = Epochs(key)
+        self.epochs = Epochs(key, is_own_epoch)
         self.link = CurrentLink(key, shelf)
         self.holdings = HubHoldings(hub, self.link, shelf)
         self._follows = Follows()

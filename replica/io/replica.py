@@ -22,12 +22,14 @@ from replica.conversation import (
     MemoryShelf,
     NewEntry,
     Slot,
+    StoreEpochs,
 )
 from replica.core import FollowPolicy, ReplicaCore
 from replica.errors import ReplicaClosed
 from replica.ids import SALT_BYTES, ConversationId, EntryId, PublicKey
 from replica.io import rpc
 from replica.io.driver import ReplicaDriver
+from replica.io.epoch_secret import store_epochs
 from replica.io.hub_calls import HubCalls
 from replica.io.hub_link import HubLink
 from replica.io.hub_status import HubStatus
@@ -41,7 +43,7 @@ from replica.io.saved_acks import SavedAcks
 from replica.io.shared_store import SharedStore
 from replica.io.sharing import delete
 from replica.io.store import Store
-from replica.io.writer import Writer, random_epoch
+from replica.io.writer import Writer
 from replica.limits import VERSION
 from replica.link import (
     EntriesAdmitted,
@@ -66,6 +68,7 @@ class Replica:
         key: Ed25519PrivateKey,
         calls: HubCalls | None,
         acks: SavedAcks,
+        epochs: StoreEpochs,
         hello: Hello,
         label: str | None,
         policy: FollowPolicy | None,
@@ -80,13 +83,15 @@ class Replica:
         shelf = MemoryShelf()
         self.shelf: Mapping[ConversationId, Conversation] = shelf
         """The conversations in memory, by id; `load` adds a stored one."""
-        self._core = ReplicaCore(self.public, hello, shelf, acks.hub, policy)
+        self._core = ReplicaCore(
+            self.public, hello, shelf, acks.hub, policy, is_own_epoch=epochs.is_own
+        )
         self._driver = ReplicaDriver(self._core, store, acks, self._deliver)
         shared = store if isinstance(store, SharedStore) else None
-        self.processes = Processes(
-            shared, self._driver, Writer(self._driver, key), self._deliver, label
-        )
+        writer = Writer(self._driver, key, epochs)
+        self.processes = Processes(shared, self._driver, writer, self._deliver, label)
         """The other processes on the store, if it is shared."""
+        self._new_epoch = writer.new_epoch
         self._link = HubLink(self._driver, calls) if calls is not None else None
         self.hub = HubStatus(
             self._core, self._link, self._driver.endings, self._driver.do, self._deliver
@@ -137,7 +142,8 @@ class Replica:
                 calls = HubCalls(hub_address, key, store, hub_key)
             policy = follow if isinstance(follow, FollowPolicy) else None
             hello = Hello((VERSION,), follow=bool(follow), host=host)
-            replica = cls(store, key, calls, acks, hello, label, policy)
+            epochs = await store_epochs(store)
+            replica = cls(store, key, calls, acks, epochs, hello, label, policy)
             replica._driver.start()
             await replica.processes.start()
             if replica._link is not None:
@@ -191,7 +197,7 @@ class Replica:
 
     async def create(self, body: Genesis) -> ConversationId:
         """Begin a conversation and follow it; its id is the id of the genesis entry."""
-        author = Author(self.key, random_epoch())
+        author = Author(self.key, self._new_epoch())
         entry = author.genesis(body, salt=os.urandom(SALT_BYTES), time_ms=rpc.now_ms())
         conversation = ConversationId(entry.id)
         self._core.epochs.begin(conversation, author.epoch)

@@ -6,7 +6,6 @@ or that its key was removed from it, which no entry tells a removed key.
 
 import asyncio
 import json
-from contextlib import suppress
 
 from replica.conversation import EntryStore
 from replica.errors import StoreError
@@ -15,7 +14,6 @@ from replica.io.logger import get_logger
 from replica.io.saved_acks import SavedAcks
 from replica.io.small_rows import ENDING
 from replica.link import Fault
-from replica.refusals import ValueDamaged
 
 log = get_logger()
 
@@ -39,10 +37,9 @@ class SavedEndings:
 
     async def load(self, conversation: ConversationId) -> Fault | None:
         """Return the refusal of a conversation; None if there is none. Raises StoreError."""
-        with suppress(ValueDamaged):  # the hub says it again
-            value = await self._store.get_meta(ENDING + conversation.hex())
-            if value:
-                self._loaded[conversation] = _decode(value)
+        value = await self._store.get_meta(ENDING + conversation.hex(), is_derived=True)
+        if value:
+            self._loaded[conversation] = _decode(value)
         return self.of(conversation)
 
     def of(self, conversation: ConversationId) -> Fault | None:

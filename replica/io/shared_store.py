@@ -120,9 +120,9 @@ class SharedStore(Closing):
         """Return the positions `peer` acknowledged, and the Unix time of the last ack in ms."""
         return await self.holding.read(lambda store: store.load_acks(conversation, peer))
 
-    async def get_meta(self, key: str) -> bytes | None:
+    async def get_meta(self, key: str, *, is_derived: bool = False) -> bytes | None:
         """Return the small value stored under `key`; None if there is none."""
-        return await self.holding.read(lambda store: store.get_meta(key))
+        return await self.holding.read(lambda store: store.get_meta(key, is_derived=is_derived))
 
 
 async def _append(entries: Sequence[Entry], store: Store, _again: bool) -> None:

@@ -34,7 +34,7 @@ from replica.io.stored_conversations import stored_conversations
 from replica.io.tombstones import Tombstones, putting
 from replica.io.transaction import Statement, WritingConnection
 from replica.log import CONTROL_KINDS, Entry
-from replica.refusals import StoreCorrupt
+from replica.refusals import StoreCorrupt, ValueDamaged
 
 FEW_ROWS, FEW_BYTES = 16, 65_536
 """Rows and bytes of bodies up to which a conversation is examined at once: a thread costs more."""
@@ -255,10 +255,14 @@ class Store(Closing):
             await self._commit.flush()
         return small_rows.acks_of(await self._rows(sql.LOAD_ACKS, conversation, peer))
 
-    async def get_meta(self, key: str) -> bytes | None:
+    async def get_meta(self, key: str, *, is_derived: bool = False) -> bytes | None:
         """Return the small value stored under `key`; None if there is none. Raises ValueDamaged."""
-        rows = await self._rows(sql.GET_META, key) or await self._rows(sql.ALL_META)
-        return small_rows.value_of(key, rows)
+        rows = await self._rows(sql.GET_META, key)
+        if is_derived:
+            with contextlib.suppress(ValueDamaged):
+                return small_rows.value_of(key, rows)
+            return None
+        return small_rows.value_of(key, rows or await self._rows(sql.ALL_META))
 
     async def put_meta(self, key: str, value: bytes) -> None:
         """Store a small value under `key`; return once it is durable."""

@@ -6,11 +6,13 @@ import os
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from replica.conversation import (
+    CHANCE_BYTES,
     Author,
     Chain,
     Conversation,
     NewEntry,
     Slot,
+    StoreEpochs,
     check_calls,
     check_slot,
     find_written,
@@ -24,14 +26,19 @@ from replica.log import Conflict, Entry, Request
 class Writer:
     """Writes the entries of one key, each in the epoch that the core allows (02-entry §7)."""
 
-    def __init__(self, driver: ReplicaDriver, key: Ed25519PrivateKey) -> None:
-        """Write through `driver`, and sign with `key`."""
+    def __init__(self, driver: ReplicaDriver, key: Ed25519PrivateKey, epochs: StoreEpochs) -> None:
+        """Write through `driver`, in `epochs` of its store, and sign with `key`."""
         self._driver = driver
         self._key = key
+        self._epochs = epochs
+
+    def new_epoch(self) -> int:
+        """Return a fresh epoch."""
+        return self._epochs.new(os.urandom(CHANCE_BYTES))
 
     def author(self, held: Conversation) -> Author:
         """Return the author of the next entry of a conversation."""
-        return Author(self._key, self._driver.core.epochs.epoch(held, random_epoch()))
+        return Author(self._key, self._driver.core.epochs.epoch(held, self.new_epoch()))
 
     async def slot(self, conversation: ConversationId, track: int) -> Slot:
         """Return the slot of the next entry on a track."""
@@ -53,7 +60,7 @@ class Writer:
         known = [find_written(held, public, new) if again else None for new in chain.entries]
         author = self.author(held)
         if any(author.needs_new_epoch(held, new.body) for new in chain.entries):
-            self._driver.core.epochs.begin(held.id, random_epoch())
+            self._driver.core.epochs.begin(held.id, self.new_epoch())
             author = self.author(held)
         if not any(known):
             check_slot(held, chain, author.epoch)
@@ -87,8 +94,3 @@ class Writer:
             salt=new.salt,
             time_ms=rpc.now_ms(),
         )
-
-
-def random_epoch() -> int:
-    """Return a fresh epoch."""
-    return int.from_bytes(os.urandom(8), "little") or 1

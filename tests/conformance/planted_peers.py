@@ -17,6 +17,7 @@ from model_host.sampling import Sampler
 from model_host.sampling import state as sampler_state
 from replica.conversation import next_seal
 from replica.conversation.conversation import Conversation
+from replica.conversation.store_epochs import StoreEpochs
 from replica.ids import Digest, PublicKey
 from replica.io import begin, hub_calls, rpc
 from replica.io.blob_calls import BlobCalls
@@ -74,6 +75,10 @@ def sends_beyond_its_credit() -> Patch:
 
 def sends_no_heartbeats() -> Patch:
     return mock.patch.object(Heartbeat, "begin", lambda self, now: False)
+
+
+def goes_on_in_any_lane_of_the_key() -> Patch:
+    return mock.patch.object(StoreEpochs, "is_own", lambda _self, _epoch: True)
 
 
 def believes_every_ack() -> Patch:
@@ -144,6 +149,7 @@ CLIENTS = [
     Planted(accepts_unsigned_drafts, "entries/drafts"),
     Planted(verifies_no_signature, "entries/forged-entry"),
     Planted(storage.writes_on_in_the_epoch_of_a_restored_disk, "entries/restored-backup"),
+    Planted(goes_on_in_any_lane_of_the_key, "entries/other-device"),
     Planted(writers.writes_all_at_the_start_of_a_lane, "writing/lanes-without-gaps"),
     Planted(stores_nothing, "writing/sent-entries-are-stored"),
     Planted(writers.ignores_critical_kinds, "writing/critical-kind"),

@@ -5,6 +5,7 @@ from functools import partial
 from replica.commits import Conversations
 from replica.conversation.conversation import Conversation
 from replica.conversation.shelf import MemoryShelf
+from replica.conversation.store_epochs import StoreEpochs
 from replica.core import FollowPolicy, Leaves, ReplicaCore, ReplicaEffects
 from replica.ids import ConversationId
 from replica.limits import VERSION
@@ -60,7 +61,10 @@ class ReplicaNode(Node):
         known_hub = self.hub.key if self.mix.remember_acks else None
         self.shelf = MemoryShelf()
         policy = FollowPolicy(open_max=1, unasked_max=0, idle_s=2.0) if self.is_selective else None
-        self.core = ReplicaCore(self.public, hello, self.shelf, known_hub, policy)
+        self.epochs = StoreEpochs(self.name.encode())
+        self.core = ReplicaCore(
+            self.public, hello, self.shelf, known_hub, policy, is_own_epoch=self.epochs.is_own
+        )
         self.wire = None
         self.confirmed: set[ConversationId] = set()
         self.states: dict[ConversationId, SyncState] = {}

@@ -7,6 +7,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from replica.conversation.author import Author
 from replica.conversation.conversation import Conversation
+from replica.conversation.store_epochs import CHANCE_BYTES
 from replica.ids import ConversationId, EntryId, PublicKey, Track
 from replica.log.body import Body, DocumentUpdate, Genesis, Member, Revocation
 from replica.log.entry import Conflict, Entry, public_key
@@ -106,4 +107,4 @@ class Writer:
         return self._replica.random.randbytes(16)
 
     def _new_epoch(self) -> int:
-        return self._replica.random.getrandbits(64) | 1
+        return self._replica.epochs.new(self._replica.random.randbytes(CHANCE_BYTES))

@@ -27,7 +27,9 @@ class Scene:
         self.now = 0.0
         self.hub = Hub(HUB, Policy())
         shelf = MemoryShelf()
-        self.core = ReplicaCore(ME.public, hello or Hello((1,)), shelf, policy=policy)
+        self.core = ReplicaCore(
+            ME.public, hello or Hello((1,)), shelf, policy=policy, is_own_epoch=lambda _: True
+        )
         self.link_id: LinkId | None = None
         self.disk: dict[ConversationId, list[Entry]] = {}
         self.saved: dict[ConversationId, tuple[Position, ...]] = {}

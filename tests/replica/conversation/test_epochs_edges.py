@@ -22,7 +22,7 @@ def sample() -> Sample:
 
 @pytest.fixture
 def epochs(sample: Sample) -> Epochs:
-    return Epochs(sample.owner.public)
+    return Epochs(sample.owner.public, lambda _: True)
 
 
 def test_an_epoch_that_no_peer_confirmed_is_left(sample: Sample, epochs: Epochs) -> None:
@@ -41,7 +41,7 @@ def test_a_confirmed_epoch_goes_on(sample: Sample, epochs: Epochs) -> None:
 
 
 def test_a_confirmed_conversation_without_own_entries_begins_an_epoch(sample: Sample) -> None:
-    stranger = Epochs(Writer(2).public)
+    stranger = Epochs(Writer(2).public, lambda _: True)
     stranger.confirm(sample.id)
     assert stranger.epoch(sample.held, FRESH) == FRESH
 

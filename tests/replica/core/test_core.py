@@ -39,7 +39,9 @@ def test_a_restart_with_acks_opens_with_a_digest_alone():
     scene.disconnect()
     later = Scene()
     later.hub, later.disk, later.saved = scene.hub, scene.disk, scene.saved
-    later.core = ReplicaCore(ME.public, Hello((1,)), MemoryShelf(), HUB)
+    later.core = ReplicaCore(
+        ME.public, Hello((1,)), MemoryShelf(), HUB, is_own_epoch=lambda _: True
+    )
     later.do(later.core.follow(conversation, 0.0, drafts=True))
     later.connect()
     (opening,) = later.of(Open)

@@ -276,6 +276,26 @@ async def restored_backup(s: Session) -> None:
     equal(len(s.held.log.at(s.held.log.entries[first].header.lane, 0)), 1, "entries at seq 0")
 
 
+@_case("ENT-14")
+async def other_device(s: Session) -> None:
+    """A client does not go on in an epoch that another device of its key writes in."""
+    await s.joined()
+    await s.append("first")
+    await s.synchronized()
+    await s.connect(keep=True)
+    await s.synchronized()
+    held, behind = [*s.base], "genesis"
+    for label in ("one", "two", "three"):  # the last one is the newest of this key
+        behind = s.entries.say(label, ME, held, behind, epoch=2)
+        held.append(behind)
+    s.bring("one", "two", "three")
+    await s.synchronized()
+    written = EntryId(bytes.fromhex(await s.append("second")))
+    await s.synchronized()
+    lane = s.held.log.entries[written].header.lane
+    check(lane != s.entry("three").header.lane, "the entry is in the other device's lane")
+
+
 # --- hosts ------------------------------------------------------------------------------
 
 
