@@ -243,15 +243,8 @@ class Host:
                 # The log can't be written now, as on a full disk; the request stays open.
                 await self._pause(held, decision, error)
                 return True
-            except HostKeyShared as error:
-                # Closing it would interrupt that process's answer.
-                log.error(  # noqa: TRY400  # the cause is another process
-                    "another process has this key",
-                    reason=error.reason,
-                    detail=error.detail,
-                    next_step=error.next_step,
-                    conversation=short(held.id),
-                )
+            except HostKeyShared:
+                # Said when its seal came. Closing it would interrupt that process's answer.
                 return False
             except Exception as error:  # logged, and named in the refusal
                 if self._replica.shelf.get(held.id) is not held:

@@ -13,9 +13,9 @@ import structlog
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from model_host.batching import AnswerCounters
-from model_host.errors import HostKeyShared
 from model_host.generation import JournalHead, Plan, Run, gather, plan, standing
 from model_host.io.answer_writer import AnswerWriter, request_of
+from model_host.io.foreign_seals import ForeignSeals
 from model_host.io.grammar_checker import GrammarChecker
 from model_host.io.hub_checkpoints import HubCheckpoints
 from model_host.io.journal import Journals
@@ -37,8 +37,6 @@ from replica.order import SealNode
 
 log = structlog.get_logger()
 
-FOREIGN_MAX = 1024
-"""Seals of other processes with this host's key that are kept in mind, the latest ones."""
 _NOT_THE_SAME = "the host can't go on bit-identically. Ask again: the answer goes on from here."
 
 
@@ -64,8 +62,7 @@ class RequestHandler:
         self.runs = RunTable(replica, key)
         self._sealing = set[EntryId]()
         """Requests that this process seals, until the end of their answers."""
-        self._foreign: dict[EntryId, None] = {}
-        """Seals under this host's key that came while this process ran, and are not its own."""
+        self._foreign = ForeignSeals()
 
     @property
     def counters(self) -> AnswerCounters:
@@ -126,10 +123,9 @@ class RequestHandler:
             held.id, seal, parents=(request_id,), basis=seal.prev_seal
         )
         if entry.id not in held.order.nodes:
-            if (other := held.order.seal_of.get(request_id)) is None:
+            if request_id not in held.order.seal_of:
                 raise HostError("its seal does not count")
-            self._note_foreign(other)
-            raise _shared(held.order.nodes[other])
+            raise self._foreign.note(held.id, _counting(held, request_id))
         offer.contexts.keep(entry.id, prepared.plan.context)
         run = prepared.run(entry.id, new_run_number())
         await self._generate(held, run, None, loaded)
@@ -141,9 +137,8 @@ class RequestHandler:
         Raises HostKeyShared for a run that is another process's.
         """
         await self._replica.flush()  # whose seal it is, is noted once the seal is durable
-        node = held.order.nodes[held.order.seal_of[request_id]]
-        if node.id in self._foreign:
-            raise _shared(node)
+        node = _counting(held, request_id)
+        self._foreign.check(held.id, node)
         async with AsyncExitStack() as stack:
             try:
                 # The seal's profile: the default of a host may change between two starts.
@@ -190,8 +185,8 @@ class RequestHandler:
         if held.order.generation_of(request_id) is not None:
             return
         seal = held.order.seal_of.get(request_id)
-        if seal in self._foreign:
-            raise _shared(held.order.nodes[seal])
+        if seal is not None:
+            self._foreign.check(held.id, held.order.nodes[seal])
         known = failure if isinstance(failure, AntiphonError) else HostError("The host failed.")
         if seal is not None:
             await self._writer.interrupt(held, request_id, finish_detail(known))
@@ -210,14 +205,10 @@ class RequestHandler:
         """
         for entry in entries:
             node = held.order.nodes.get(entry.id)
-            is_own = node is None or node.seal.request in self._sealing
-            if entry.header.author == self._replica.public and not is_own:
-                self._note_foreign(entry.id)
-
-    def _note_foreign(self, seal: EntryId) -> None:
-        self._foreign[seal] = None
-        if len(self._foreign) > FOREIGN_MAX:
-            del self._foreign[next(iter(self._foreign))]
+            if node is None or entry.header.author != self._replica.public:
+                continue
+            if node.seal.request not in self._sealing or not self._replica.wrote(entry):
+                self._foreign.note(held.id, node)
 
     def forget_answered(self, held: Conversation) -> None:
         """Delete journals of requests that are answered. Raises StoreError."""
@@ -268,6 +259,8 @@ class RequestHandler:
                 domain=spaces.pages(held),
                 namespace=spaces.stored(held),
             )
+            if held.order.seal_of.get(run.plan.request_id) not in (None, run.seal_id):
+                raise self._foreign.note(held.id, _counting(held, run.plan.request_id))
             generation_id = await self._writer.append(
                 held, run, driver.usage, driver.frames.digest, head
             )
@@ -284,10 +277,9 @@ def _head(run: Run, loaded: Loaded) -> JournalHead:
     return JournalHead(run.plan.request_id, run.seal_id, run.run, profile, loaded.numerics_class)
 
 
-def _shared(node: SealNode) -> HostKeyShared:
-    return HostKeyShared(
-        f"another process with this host's key sealed request {short(node.seal.request)}"
-    )
+def _counting(held: Conversation, request_id: EntryId) -> SealNode:
+    """Return the seal of a sealed request that counts."""
+    return held.order.nodes[held.order.seal_of[request_id]]
 
 
 def _queues(held: Conversation, request_id: EntryId) -> bool:

@@ -42,7 +42,7 @@ class Epochs:
         If it lacks an entry of this key, the confirmed head may not be its head: it was
         restored from a backup meanwhile, or the entry is still to be stored.
         """
-        own = {e.id for e in held.log.entries.values() if self._wrote(e)}
+        own = {e.id for e in held.log.entries.values() if self.wrote(e)}
         if not own <= stored:
             self.forget(held.id)
 
@@ -69,7 +69,8 @@ class Epochs:
         newest = max(tips, key=lambda entry: entry.order_key, default=None)
         return newest.header.epoch if newest is not None else None
 
-    def _wrote(self, entry: Entry) -> bool:
+    def wrote(self, entry: Entry) -> bool:
+        """Say whether the store's replica wrote an entry, and no other device of the key."""
         header = entry.header
         return header.author == self._public and self._is_own(header.epoch)
 

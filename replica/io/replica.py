@@ -92,6 +92,8 @@ class Replica:
         self.processes = Processes(shared, self._driver, writer, self._deliver, label)
         """The other processes on the store, if it is shared."""
         self._new_epoch = writer.new_epoch
+        self.wrote = self._core.epochs.wrote
+        """Says whether this replica wrote an entry, and no other device of its key."""
         self._link = HubLink(self._driver, calls) if calls is not None else None
         self.hub = HubStatus(
             self._core, self._link, self._driver.endings, self._driver.do, self._deliver

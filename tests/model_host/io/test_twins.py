@@ -10,9 +10,10 @@ import pytest
 import structlog
 
 from model_host.io.server import HostServer
-from replica.ids import EntryId
+from replica.conversation import Author
+from replica.ids import SALT_BYTES, ConversationId, EntryId
 from replica.io.keys import load_or_create
-from replica.log import Kind
+from replica.log import Entry, Kind
 from replica.log.body import FinishReason, Generation, Seal
 from tests.model_host.io.served_host import without_room_for_answers
 from tests.model_host.io.test_request_handler import rendering_held_up, until_waiting
@@ -130,34 +131,76 @@ async def test_a_twin_s_seal_that_is_not_durable_yet_is_known_too(
         assert len(written(talk, one, Seal)) == 1
 
 
-async def test_a_twin_whose_seal_comes_second_interrupts_nothing(
+async def seal_beside(
+    host: HostServer, conversation: ConversationId, body: Seal, *, wins: bool
+) -> Entry:
+    """Append a second seal of a request, whose id comes before that of the first one, or behind."""
+    held = host.replica.shelf[conversation]
+    first = held.order.seal_of[body.request]
+    author = Author(host.replica.key, 77)
+    for number in range(1_000):
+        entry = author.write(
+            held, body, parents=(body.request,), basis=body.prev_seal,
+            salt=number.to_bytes(SALT_BYTES, "big"), time_ms=1,
+        )  # fmt: skip
+        if (entry.id < first) is wins:
+            break
+    await host.replica.append_entry(entry)
+    return entry
+
+
+def sealing_beside(
+    one: HostServer, two: HostServer, patch: pytest.MonkeyPatch, *, wins: bool
+) -> None:
+    """Let the second host seal what it began before it knew of the first one's seal."""
+    first, second, is_late = one.replica.append, two.replica.append, asyncio.Event()
+
+    async def after_the_other(conversation, body, **more):
+        if not isinstance(body, Seal):
+            return await second(conversation, body, **more)
+        is_late.set()
+        order = two.replica.shelf[conversation].order
+        assert await two.replica.wait_for(lambda: body.request in order.seal_of, 10)
+        return await seal_beside(two, conversation, body, wins=wins)
+
+    async def before_the_other(conversation, body, **more):
+        if isinstance(body, Seal):
+            await is_late.wait()
+        return await first(conversation, body, **more)
+
+    patch.setattr(two.replica, "append", after_the_other)
+    patch.setattr(one.replica, "append", before_the_other)
+
+
+async def test_a_twin_whose_seal_does_not_count_interrupts_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     async with twins(tmp_path) as (made, one, two):
         talk = await made.talk("one")
         await talk.say("Name a colour.")
-        append, first, is_late = two.replica.append, one.replica.append, asyncio.Event()
-
-        async def after_the_other(conversation, body, **more):
-            if isinstance(body, Seal):
-                is_late.set()
-                order = two.replica.shelf[conversation].order
-                assert await two.replica.wait_for(lambda: body.request in order.seal_of, 10)
-            return await append(conversation, body, **more)
-
-        async def before_the_other(conversation, body, **more):
-            if isinstance(body, Seal):
-                await is_late.wait()
-            return await first(conversation, body, **more)
-
-        monkeypatch.setattr(two.replica, "append", after_the_other)
-        monkeypatch.setattr(one.replica, "append", before_the_other)
+        sealing_beside(one, two, monkeypatch, wins=False)
         with structlog.testing.capture_logs() as logs:
             answering_late(one, two, logs, monkeypatch)
             request = await talk.request(tokens=3)
             await until_left(logs)
         await check_answer(talk, request, one, two)
-        assert len(written(talk, one, Seal)) == 2
+        await until(lambda: len(written(talk, one, Seal)) == 2)
+
+
+async def test_a_twin_whose_seal_counts_answers_under_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """The first one ends its run, and says whose the request is."""
+    async with twins(tmp_path) as (made, one, two):
+        talk = await made.talk("one")
+        await talk.say("Name a colour.")
+        sealing_beside(one, two, monkeypatch, wins=True)
+        with structlog.testing.capture_logs() as logs:
+            request = await talk.request(tokens=3)
+            answer = await talk.answer(request)
+            await until_left(logs)
+        assert answer.finish_reason == FinishReason.LENGTH
+        await until(lambda: not one.host.running and not two.host.running)
 
 
 async def test_a_host_that_starts_again_answers_what_it_had_sealed(
