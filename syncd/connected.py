@@ -9,7 +9,7 @@ from typing import NewType
 
 from replica import limits
 from replica.ids import ConversationId, PublicKey
-from replica.link import Link, LinkedHost
+from replica.link import Effects, Link, LinkedHost, ListingItem
 from syncd.listing import RestOfList
 from syncd.postponed import Postponed
 
@@ -25,7 +25,7 @@ class Connected:
     def __init__(self) -> None:
         """Start without links."""
         self._links: dict[LinkId, Link] = {}
-        self._readers: dict[ConversationId, dict[LinkId, None]] = {}
+        self._readers: dict[ConversationId, dict[LinkId, PublicKey]] = {}
         self._opened: dict[LinkId, set[ConversationId]] = {}  # the inverse of _readers
         self.listed: dict[LinkId, set[ConversationId]] = {}
         """Conversations already listed to a follower."""
@@ -89,7 +89,8 @@ class Connected:
         """Index a link by a conversation if it has it open; call it after each message."""
         link = self._links.get(link_id)
         if link is not None and conversation in link.channels:
-            self._readers.setdefault(conversation, {})[link_id] = None
+            assert link.peer is not None, "links of a hub are authenticated"
+            self._readers.setdefault(conversation, {})[link_id] = link.peer
             self._opened[link_id].add(conversation)
             if link_id in self.awaited:
                 self.awaited[link_id].discard(conversation)
@@ -122,15 +123,47 @@ class Connected:
 
     def readers(self, conversation: ConversationId) -> list[tuple[LinkId, Link]]:
         """Return the links that have a conversation open, in the order in which they opened it."""
-        found = []
-        for link_id in tuple(self._readers.get(conversation, ())):
-            link = self._links[link_id]
-            if conversation in link.channels:
-                found.append((link_id, link))
-            else:  # a link closes a conversation by itself, when its peer may not read any more
-                self._opened[link_id].discard(conversation)
-                self._drop_reader(conversation, link_id)
-        return found
+        found = ((i, self.reader(conversation, i)) for i, _ in self.keys_of_readers(conversation))
+        return [(link_id, link) for link_id, link in found if link is not None]
+
+    def keys_of_readers(self, conversation: ConversationId) -> list[tuple[LinkId, PublicKey]]:
+        """Return the links of `readers` with their keys, and some that have closed it since.
+
+        No link is looked at.
+        """
+        return list(self._readers.get(conversation, {}).items())
+
+    def reader(self, conversation: ConversationId, link_id: LinkId) -> Link | None:
+        """Return a link of `keys_of_readers`; None if it has closed the conversation since."""
+        link = self._links[link_id]
+        if conversation in link.channels:
+            return link
+        # A link closes a conversation by itself, when its peer may not read any more.
+        self._opened[link_id].discard(conversation)
+        self.postponed.drop((conversation, self._readers[conversation][link_id]), link_id)
+        self._drop_reader(conversation, link_id)
+        return None
+
+    def catch_up(self, link_id: LinkId, conversation: ConversationId, now: float) -> bool:
+        """Queue at a link what it was offered while it waited; say whether that is anything."""
+        link = self._links[link_id]
+        assert link.peer is not None, "links of a hub are authenticated"
+        ids = self.postponed.take_offered((conversation, link.peer), link_id)
+        if ids:
+            link.offer(conversation, ids, now, pumps=False)
+        return bool(ids)
+
+    def catch_up_all(self, link_id: LinkId, now: float) -> None:
+        """Queue at a link what it was offered while it waited; call it before its next message."""
+        peer = self._links[link_id].peer
+        assert peer is not None, "links of a hub are authenticated"
+        for conversation in self.postponed.conversations(peer):
+            self.catch_up(link_id, conversation, now)
+
+    def list_on(self, link_id: LinkId, items: Iterable[ListingItem], now: float) -> Effects:
+        """List conversations on a link; what waits for it is sent with them, in its order."""
+        self.catch_up_all(link_id, now)
+        return self._links[link_id].list_conversations(items)
 
     def _drop_reader(self, conversation: ConversationId, link_id: LinkId) -> None:
         links = self._readers[conversation]

@@ -4,7 +4,7 @@ Pure (spec/04-link §7). Entries admitted on one link are offered on the others.
 A watcher that is sent entries gets a hint from the same step (DECISIONS D33).
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from replica import limits
@@ -18,7 +18,6 @@ from replica.link import (
     EntriesAdmitted,
     Fault,
     Frame,
-    Link,
     LinkClosed,
     LinkedHost,
     ListingItem,
@@ -113,6 +112,7 @@ class FanOut:
         """Close a conversation on all links that have it open."""
         frame = Frame.of(Close(conversation, fault), "to_client")
         for link_id, link in self._connected.readers(conversation):
+            self._connected.catch_up(link_id, conversation, self._now)
             self.add(link_id, link.leave(conversation, frame))
 
     def begin_list(self, link_id: LinkId) -> None:
@@ -157,7 +157,7 @@ class FanOut:
             for link_id in links:
                 self._connected.awaited.setdefault(link_id, set()).add(conversation)
                 self._connected.listed[link_id].add(conversation)
-                self.add(link_id, self._connected.links[link_id].list_conversations([item]))
+                self.add(link_id, self._connected.list_on(link_id, [item], self._now))
 
     def welcome(self, link_id: LinkId, effects: Effects, hosts: tuple[LinkedHost, ...]) -> None:
         """Add a link's effects with the linked hosts in its Welcome."""
@@ -197,15 +197,20 @@ class FanOut:
         self, source: LinkId | None, conversation: ConversationId, entries: tuple[Entry, ...]
     ) -> None:
         kinds = {entry.header.kind for entry in entries}
-        if readers := self._connected.readers(conversation):
+        if readers := self._connected.keys_of_readers(conversation):
             log = self._shelf[conversation].log
             offered = tuple(log.offered([entry.id for entry in entries]))
-            for link_id, link in readers:
+            for link_id, key in readers if offered else ():
+                if link_id != source and self._waits(conversation, key, link_id):
+                    self._connected.postponed.add((conversation, key), link_id, offered)
+                    continue
+                if (link := self._connected.reader(conversation, link_id)) is None:
+                    continue
                 # New to the source too: pending entries of other links, admitted with these, and
                 # those that a grant of its own made covered.
                 lacking = offered
                 if link_id == source:
-                    lacking = tuple(i for i in offered if not self._has(link, i))
+                    lacking = _without(offered, self._brought, link.intake.pending)
                 if lacking and self._may_send(conversation, link_id, len(lacking)):
                     self.add(link_id, link.offer(conversation, lacking, self._now))
                 elif lacking:
@@ -215,9 +220,6 @@ class FanOut:
         if Kind.REQUEST in kinds:
             self.list_awaited(conversation, hosts_awaited(self._shelf[conversation]))
 
-    def _has(self, source: Link, entry_id: EntryId) -> bool:
-        return entry_id in self._brought or entry_id in source.intake.pending
-
     def _offer_draft(self, source: LinkId | None, draft: Draft) -> None:
         for link_id, link in self._connected.readers(draft.conversation):
             if link_id != source and takes_drafts(link, draft.conversation):
@@ -226,24 +228,36 @@ class FanOut:
                 else:
                     link.offer_drafts(draft.conversation, draft.request, pumps=False)
 
+    def _waits(self, conversation: ConversationId, key: PublicKey, link_id: LinkId) -> bool:
+        """Say whether a link is sent nothing now: it waits already, or for what comes before it."""
+        postponed = self._connected.postponed
+        is_full = self.cost >= SEND_COST_MAX and postponed.is_driven
+        return is_full or postponed.has((conversation, key), link_id)
+
     def _may_send(self, conversation: ConversationId, link_id: LinkId, count: int) -> bool:
         """Say whether a link is sent something in this step; if not, let it wait for a later one.
 
         A link behind a backlog waits for the credit of its peer alone.
         """
-        link, postponed = self._connected.links[link_id], self._connected.postponed
+        link = self._connected.links[link_id]
         if not is_ready(link, conversation):
             return False
-        if self.cost < SEND_COST_MAX or not postponed.is_driven:
+        assert link.peer is not None, "links of a hub are authenticated"
+        if not self._waits(conversation, link.peer, link_id):
             self.cost += LINK_COST + min(count, SEND_COST_MAX)
             return True
-        assert link.peer is not None, "links of a hub are authenticated"
-        postponed.add((conversation, link.peer), link_id)
+        self._connected.postponed.add((conversation, link.peer), link_id)
         return False
 
     def resume(self, link_id: LinkId, conversation: ConversationId) -> None:
-        """Send a link what waits for it."""
-        effects = self._connected.links[link_id].resume(conversation)
+        """Send a link what waits for it, unless it waits for credit now."""
+        link = self._connected.links[link_id]
+        goes_on = is_ready(link, conversation) or conversation in link.exchange.passed_over
+        self._connected.catch_up(link_id, conversation, self._now)
+        if not goes_on:
+            self.cost += LINK_COST
+            return
+        effects = link.resume(conversation)
         frames = (frame.message for frame in effects.send)
         counts = (len(one.entries) if isinstance(one, Entries) else 1 for one in frames)
         self.cost += LINK_COST + sum(counts)
@@ -254,7 +268,7 @@ class FanOut:
         new = {i.conversation: i for i in items if i.conversation not in listed}
         if new:
             listed.update(new)
-            self.add(link_id, self._connected.links[link_id].list_conversations(new.values()))
+            self.add(link_id, self._connected.list_on(link_id, new.values(), self._now))
 
     def _answered(self) -> Iterator[tuple[LinkId, Answered]]:
         for link_id, frame in self._send:
@@ -291,3 +305,7 @@ def list_more(connected: Connected, shelf: HubShelf, link_id: LinkId) -> HubEffe
     out = FanOut(connected, shelf, 0.0)
     out.list_more(link_id)
     return out.build()
+
+
+def _without(ids: Iterable[EntryId], *known: Container[EntryId]) -> tuple[EntryId, ...]:
+    return tuple(i for i in ids if not any(i in one for one in known))

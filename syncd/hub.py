@@ -223,11 +223,12 @@ class Hub:
             for fault in refusals:
                 out.send(link_id, fault)
             return out.build()
+        conversation = conversation_of(message)
+        self.connected.catch_up_all(link_id, now)
         was_ready, pending_before = link.phase is Phase.READY, link.intake.pending_bytes
         effects = self._receive(link.peer, message, lambda: link.receive(message, now, frame_bytes))
         if link_id not in self.links or link.phase is Phase.CLOSED:  # it ended, maybe in a pause
             link.intake.drop_pending()
-        conversation = conversation_of(message)
         if conversation is not None:
             self.connected.note_opened(link_id, conversation)
         if not was_ready and link.phase is Phase.READY:
@@ -288,6 +289,7 @@ class Hub:
         """Perform the due checks of every link."""
         out = FanOut(self.connected, self.shelf, now)
         for link_id, link in tuple(self.links.items()):
+            self.connected.catch_up_all(link_id, now)
             out.add(link_id, link.handle_deadline(now))
         return out.build()
 

@@ -22,6 +22,6 @@ def resume(hub: Hub, key: Key) -> HubEffects:
     while out.cost < fan_out.SEND_COST_MAX and (link_id := postponed.first(key)) is not None:
         if out.cost and is_walking(hub.links[link_id]):
             break
-        postponed.drop(key, link_id)
         out.resume(link_id, key[0])
+        postponed.drop(key, link_id)
     return out.build()

@@ -5,7 +5,7 @@ import pytest
 from replica import limits
 from replica.ids import Digest
 from replica.link import hub_side
-from replica.link.messages import Close, Credit, Draft, Entries, Hello, Open
+from replica.link.messages import Close, Credit, Draft, Entries, Hello, Listing, Open
 from replica.log.body import Grant, Member, Revocation, Role
 from replica.log.entry import Entry
 from syncd import fan_out
@@ -97,6 +97,55 @@ def test_what_a_link_sends_brings_it_what_waits_for_it() -> None:
     assert [entries_of(step) for step in resumed(scene)] == [{}]
 
 
+def test_what_a_link_closes_or_opens_comes_behind_what_waits_for_it() -> None:
+    scene = begun()
+    _, _, last = (reading(scene, scene.writer) for _ in range(3))
+    line = scene.chain(2)
+    push(scene, line[0])
+    opened = scene.hub.receive(last, Open(scene.id, scene.held.log.digest), 0.0)
+    assert entries_of(opened) == {last: line[:1]}
+    push(scene, line[1])
+    scene.hub.receive(last, Close(scene.id), 0.0)
+    assert [entries_of(step) for step in resumed(scene)] == [{}]
+
+
+def test_a_link_that_closed_what_waits_for_it_waits_no_longer() -> None:
+    scene = begun()
+    _, _, last = (reading(scene, scene.writer) for _ in range(3))
+    push(scene, *scene.chain(1))
+    scene.hub.receive(last, Close(scene.id), 0.0)
+    assert last not in [link_id for link_id, _ in scene.hub.connected.readers(scene.id)]
+    scene.hub.disconnect(last)
+    assert not resumed(scene)
+
+
+def test_a_list_comes_with_what_waits_for_its_link() -> None:
+    scene = begun()
+    for _ in range(2):
+        reading(scene, scene.writer)
+    last = scene.hub.connect(scene.writer.public, 0.0)
+    scene.hub.receive(last, Hello((1,), follow=True), 0.0)
+    scene.hub.receive(last, Open(scene.id, scene.held.log.digest), 0.0)
+    (entry,) = scene.chain(1)
+    assert last not in entries_of(push(scene, entry))
+    other = Writer(9).genesis((Writer(9).public, scene.writer.public))
+    effects, _ = scene.hub.begin_push(scene.writer.public).whole(
+        Entries(other.conversation, (other,)), 0.0
+    )
+    assert entries_of(effects) == {last: [entry]}
+    assert [type(f.message) for i, f in effects.send if i == last] == [Listing, Entries]
+
+
+def test_a_link_that_waits_is_not_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    scene = begun()
+    links = [reading(scene, scene.writer) for _ in range(4)]
+    touched = []
+    for link_id in links[2:]:
+        monkeypatch.setattr(scene.hub.links[link_id], "offer", touched.append)
+    push(scene, *scene.chain(1))
+    assert not touched
+
+
 def test_a_link_that_is_gone_waits_for_nothing() -> None:
     scene = begun()
     _, _, last = (reading(scene, scene.writer) for _ in range(3))
@@ -133,7 +182,7 @@ def test_a_link_behind_a_backlog_waits_for_its_credit_alone() -> None:
     scene.hub.receive(behind, Open(scene.id, EARLIER, ()), 0.0)
     line = scene.chain(1)
     assert entries_of(push(scene, *line)) == dict.fromkeys(links, line)
-    assert not resumed(scene)
+    assert [entries_of(step) for step in resumed(scene)] == [{}]
     got = entries_of(scene.hub.receive(behind, Credit(1 << 30), 0.0))[behind]
     assert (len(got), got[-1:]) == (len(scene.held.log), line)
 

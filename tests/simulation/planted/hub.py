@@ -9,6 +9,7 @@ from replica.link.effects import EffectsBuilder
 from replica.link.exchange import Exchange
 from replica.link.hub_side import HubSide
 from replica.link.messages import Ack, Entries, ListingItem
+from syncd import fan_out
 from syncd.connected import LinkId
 from syncd.fan_out import FanOut, HubEffects
 from syncd.hub import Hub
@@ -70,7 +71,7 @@ def offers_nothing_to_other_links() -> Patch:
 
 
 def sends_entries_back_to_their_sender() -> Patch:
-    return mock.patch.object(FanOut, "_has", lambda self, source, entry_id: False)
+    return mock.patch.object(fan_out, "_without", lambda ids, *known: tuple(ids))
 
 
 def goes_on_with_a_conversation_that_was_closed() -> Patch:
