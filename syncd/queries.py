@@ -251,19 +251,23 @@ def outcomes(
 ) -> dict[EntryId, Fault | None]:
     """Return per pushed entry the fault that refused it, None if it will be durable (LINK-24).
 
-    A wrong body of an entry that is held without one is refused as well.
+    One that is covered and held with its body is durable, whatever another copy was refused
+    for. A wrong body of an entry that is held without one is refused as well.
     """
     as_a_whole = next((f for f in faults if f.reason in _MESSAGE_WIDE), None)
     if as_a_whole is not None:
         # A stranger must not learn that an entry is here nevertheless.
         return dict.fromkeys(ids, replace(as_a_whole, entry=None))
     acked = held.log.covered() if held is not None else ()
+    without_body = held.log.bodyless if held is not None else ()
     # The first fault of each entry counts; the key None has the first that names no entry.
     fault_of = {fault.entry: fault for fault in reversed(faults)}
     found = dict[EntryId, Fault | None]()
     for entry_id in ids:
-        found[entry_id] = fault_of.get(entry_id)
-        if entry_id not in fault_of and entry_id not in acked:
+        is_acked = entry_id in acked
+        is_whole = is_acked and entry_id not in without_body
+        found[entry_id] = None if is_whole else fault_of.get(entry_id)
+        if entry_id not in fault_of and not is_acked:
             # An entry that is pending for another link causes no fault here.
             found[entry_id] = fault_of.get(None) or Fault.of(EntriesMissing())
     return found

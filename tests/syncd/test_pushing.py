@@ -1,5 +1,7 @@
 """A Push in parts is one call: what a later part brings, an earlier one may need."""
 
+from dataclasses import replace
+
 from replica.link.messages import Entries
 from replica.link.steps import STEP_ENTRIES
 from replica.log.body import Cut, Grant, Member, Revocation, Role
@@ -24,6 +26,18 @@ def test_an_entry_waits_for_those_of_later_parts() -> None:
     parts = [Entries(scene.id, (entry,)) for entry in reversed(line)]
     assert push(scene, *parts) == dict.fromkeys(e.id for e in line)
     assert all(e.id in scene.held.log.entries for e in line)
+
+
+def test_an_entry_of_which_one_copy_has_a_wrong_body_is_durable_by_the_other() -> None:
+    scene = Scene().begin()
+    for entry, is_first, is_parted in zip(
+        scene.chain(4), (True, False) * 2, (True, True, False, False), strict=True
+    ):
+        wrong = replace(entry, body=b"another")
+        copies = (wrong, entry) if is_first else (entry, wrong)
+        parts = [(copy,) for copy in copies] if is_parted else [copies]
+        assert push(scene, *(Entries(scene.id, part) for part in parts)) == {entry.id: None}
+        assert scene.held.log.entries[entry.id].body == entry.body
 
 
 def test_a_revocation_waits_for_the_entries_that_its_cuts_name() -> None:

@@ -1,6 +1,7 @@
 """Rights of callers, and answers without a link (spec/04-link §7 to §9)."""
 
 import random
+from dataclasses import replace
 
 import pytest
 
@@ -10,6 +11,7 @@ from replica.link.messages import Fault
 from replica.log.body import Cut, Member, Revocation, Role
 from replica.refusals import (
     ArgumentInvalid,
+    BodyDigestMismatch,
     ConversationUnknown,
     CreateForbidden,
     EntriesMissing,
@@ -318,6 +320,16 @@ def test_held_entries_are_durable_and_each_refusal_has_its_reason(sample: Sample
     general = Fault.of(EntriesMissing(missing=[forged.id]), sample.id)
     result = outcomes([here.id, forged.id, late.id], [own, general], sample.held)
     assert result == {here.id: None, forged.id: own, late.id: general}
+
+
+def test_an_entry_that_is_held_with_its_body_is_durable_whatever_a_copy_was_refused_for(
+    sample: Sample,
+) -> None:
+    whole, bare = sample.chain(2)
+    sample.add(whole, replace(bare, body=None))
+    wrong = [Fault.of(BodyDigestMismatch(), sample.id, entry.id) for entry in (whole, bare)]
+    result = outcomes([whole.id, bare.id], wrong, sample.held)
+    assert result == {whole.id: None, bare.id: wrong[1]}
 
 
 def test_a_pending_entry_is_not_durable(sample: Sample) -> None:
