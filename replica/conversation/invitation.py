@@ -29,6 +29,8 @@ ROLES_INVITED = frozenset({Role.READER, Role.WRITER, Role.HOST})
 _CHECKSUM_BYTES = 4
 _FIXED_BYTES = 3 * KEY_BYTES + 1 + 8 + INVITATION_SECRET_BYTES
 _CODE_CHARACTERS_MAX = 1_024
+_SEPARATORS = frozenset("\x1c\x1d\x1e\x1f")
+"""What str.split takes for white space, although Unicode does not."""
 
 
 class InviteInvalid(RequestRefused):
@@ -169,7 +171,11 @@ def encode_invitation(invitation: Invitation) -> str:
         )
     )
     content += tagged_sha256(CODE_TAG, content)[:_CHECKSUM_BYTES]
-    return CODE_PREFIX + base64.urlsafe_b64encode(content).decode().rstrip("=")
+    return CODE_PREFIX + _text_of(content)
+
+
+def _text_of(raw: bytes) -> str:
+    return base64.urlsafe_b64encode(raw).decode().rstrip("=")
 
 
 def decode_invitation(code: str) -> Invitation:
@@ -177,11 +183,16 @@ def decode_invitation(code: str) -> Invitation:
     text = "".join(code.split())
     if not text.startswith(CODE_PREFIX) or len(text) > _CODE_CHARACTERS_MAX:
         raise InviteInvalid
+    if not _SEPARATORS.isdisjoint(code):
+        raise InviteInvalid("the code has a wrong character")
     data = text.removeprefix(CODE_PREFIX)
     try:
-        raw = base64.b64decode(data + "=" * (-len(data) % 4), altchars=b"-_", validate=True)
+        raw = base64.urlsafe_b64decode(data + "=" * (-len(data) % 4))
     except (binascii.Error, ValueError) as error:
         raise InviteInvalid from error
+    # The decoder passes over other characters, padding and unused bits.
+    if _text_of(raw) != data:
+        raise InviteInvalid("the code has a wrong character")
     content, checksum = raw[:-_CHECKSUM_BYTES], raw[-_CHECKSUM_BYTES:]
     is_whole = checksum == tagged_sha256(CODE_TAG, content)[:_CHECKSUM_BYTES]
     if len(content) <= _FIXED_BYTES or not is_whole:

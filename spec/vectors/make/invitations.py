@@ -31,16 +31,56 @@ def _vector(name: str, role: str, address: str, expire_ms: int) -> dict[str, obj
     }
 
 
+PLAIN = "192.0.2.1:7412"
+ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
+
+
+def _coded(address: str) -> str:
+    return str(_vector(address, "writer", address, 1_800_000_000_000)["code"])
+
+
+def _first_with(letters: str, length: int) -> str:
+    """Return a code whose length modulo 4 is `length`, and that has one of these letters."""
+    codes = (_coded(f"hub{n}.example:7412") for n in range(10**6))
+    return next(c for c in codes if len(c[10:]) % 4 == length and set(letters) & set(c[10:]))
+
+
+def _spaced(code: str) -> str:
+    """Return a code with each character that Unicode calls white space before one of its own."""
+    quads = "".join(map(chr, range(0x2000, 0x200B)))
+    spaces = "\t\n\v\f\r \x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000" + quads
+    return "".join(map("".join, zip(spaces, code, strict=False))) + code[len(spaces) :] + "\n"
+
+
+def _refused() -> dict[str, str]:
+    """Return codes of right bytes in a wrong text, and such of a wrong address."""
+    plain, dashed = _first_with("-_", 2), _first_with("-_", 0)
+    spare = plain[:-1] + ALPHABET[ALPHABET.index(plain[-1]) + 1]
+    return {
+        "padded": plain + "==",
+        "padded-whole": dashed + "====",
+        "spare-bits": spare,
+        "other-alphabet": dashed[:10] + dashed[10:].replace("-", "+").replace("_", "/"),
+        "no-white-space": plain[:40] + "\x1c" + plain[40:],
+        "no-port": _coded("hub.example.com"),
+        "port-beyond": _coded("hub.example.com:65536"),
+        "no-host": _coded(":7412"),
+    }
+
+
 def build() -> dict[str, object]:
     """Return the file."""
     return {
         "file": "invitation",
         "spec": "spec/09-trust §5",
         "comment": "`code` is the text form of the fields above it. The newcomer leaves `proof` in"
-        " `mailbox`.",
+        " `mailbox`. A vector without these has a code as it came, and the code that it `is` or the"
+        " `reason` why it is none.",
         "vectors": [
-            _vector("writer", "writer", "192.0.2.1:7412", 1_800_000_000_000),
+            _vector("writer", "writer", PLAIN, 1_800_000_000_000),
             _vector("reader", "reader", "hub.example.com:443", 1_800_000_000_000),
             _vector("longest-address", "writer", "h" * 251 + ":7412", 2**53),
+            {"name": "spaced", "code": _spaced(_coded(PLAIN)), "is": _coded(PLAIN)},
+            *({"name": n, "code": c, "reason": "INVITE_INVALID"} for n, c in _refused().items()),
         ],
     }
