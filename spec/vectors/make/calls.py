@@ -251,6 +251,10 @@ HERMES: tuple[tuple[str, str, str, bool], ...] = (
     ("open-cut", "of an answer that may go on", f"Hm.\n{CALL}\n<tool_call>\n{BODY}", False),
     ("mark-begun", "the beginning of a mark is held back to the end", "Hm.\n<tool_", True),
     ("end-alone", "an end mark alone is text", "Hm.</tool_call>", True),
+    ("void-behind", "white space behind marks of no call is no text", "<tool_call></tool_call> ",
+     True),
+    ("void-between", "nor between such marks",
+     "<tool_call>{}</tool_call> <tool_call>{}</tool_call>", True),
     ("many", "100 marks are read, and the next call is text",
      '<tool_call>{"name":"f","arguments":{}}</tool_call>' * 101, True),
 )  # fmt: skip

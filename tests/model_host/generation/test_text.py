@@ -42,9 +42,11 @@ def test_broken_bytes_before_an_unfinished_character_are_shown_at_the_end() -> N
 
 
 def test_bytes_broken_by_a_stop_string_are_shown_at_the_end() -> None:
-    visible = VisibleText(Bytes(), ["##"])
-    text = "".join(pushed(visible, b"a\xf3##")) + visible.finish(can_continue=False).decode()
-    assert text == "a\ufffd"
+    for stop, data, begun in (("##", b"a\xf3##", "a"), ("a", b"\xe2a", "")):
+        visible = VisibleText(Bytes(), [stop])
+        text = "".join(pushed(visible, data)) + visible.finish(can_continue=False).decode()
+        assert text == f"{begun}\ufffd"
+        assert visible.stopped_by == stop
 
 
 def test_a_character_left_unfinished_is_not_shown() -> None:
