@@ -203,7 +203,7 @@ MEANINGS = {
     "CHECKPOINT_TOKENS_MAX": ("constant", "tokens of a checkpoint", "BODY_MALFORMED"),
     "BLOB_CHUNK_BYTES": ("quota", "bytes of one piece of a blob", ""),
     "FORK_HEADS_MAX": ("quota", "heads of one lane that a Hint names", ""),
-    "OPEN_LOOKED_AT": ("quota", "requests without an answer that a Hint looks at, the latest", ""),
+    "OPEN_LOOKED_AT": ("quota", "latest requests without seal and answer that a Hint sees", ""),
     "OPENING_MAX": ("quota", "listed conversations that a client opens at the same time", ""),
     "STALE_S": (
         "quota",

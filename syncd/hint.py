@@ -80,8 +80,8 @@ def _open_request(held: Conversation, tip: SealNode | None) -> EntryId | None:
     if tip is not None and tip.generation is None and not order.closing_cancels(tip.seal.request):
         # Behind a host that is gone, all wait until a CANCEL closes the tip's request.
         return tip.seal.request if held.log.membership.is_host(tip.author) else None
-    latest = tuple(islice(order.unanswered.latest(), limits.OPEN_LOOKED_AT))
-    unsealed = (held.log.entries[i] for i in reversed(latest) if i not in order.seal_of)
+    latest = tuple(islice(order.unanswered.latest_unsealed(), limits.OPEN_LOOKED_AT))
+    unsealed = (held.log.entries[i] for i in reversed(latest))
     return next((entry.id for entry in unsealed if _will_extend(held, entry, tip)), None)
 
 

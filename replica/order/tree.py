@@ -178,7 +178,7 @@ class Order:
         self.sealed_ahead.clear()
         # A refusal before its seal is none.
         request = self.log.entries[node.seal.request]
-        self.unanswered.add(request, _host_named(self.log.body(request.id)))
+        self.unanswered.seal(request, _host_named(self.log.body(request.id)))
 
     def _receive_generation(self, entry: Entry) -> None:
         if len(entry.header.parents) != 1:

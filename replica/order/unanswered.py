@@ -2,10 +2,11 @@
 
 Pure. Which of them are the latest must not depend on the order in which they came. The hosts
 that the latest name are counted as requests come and go: a hub asks for them for each item of
-a list, and for each member.
+a list, and for each member. Those without a seal are kept apart, since a Hint looks at the
+latest of them alone.
 """
 
-from bisect import bisect_left
+from bisect import bisect_left, insort
 from collections import Counter
 from collections.abc import Iterator, KeysView
 
@@ -22,6 +23,8 @@ class Unanswered:
     def __init__(self) -> None:
         """Start empty."""
         self._keys: list[tuple[int, EntryId]] = []
+        self._unsealed: list[tuple[int, EntryId]] = []
+        """Those of them without a counting seal."""
         self._host_of: dict[EntryId, PublicKey | None] = {}
         self._hosts: Counter[PublicKey] = Counter()
 
@@ -33,6 +36,17 @@ class Unanswered:
         """Add a request, if it is not among them; `host` is None where its body is void."""
         if request.id in self._host_of:
             return
+        insort(self._unsealed, request.order_key)
+        self._add(request, host)
+
+    def seal(self, request: Entry, host: PublicKey | None) -> None:
+        """Note that a request has a seal; add it, if it is not among them."""
+        if request.id not in self._host_of:
+            self._add(request, host)
+            return
+        self._remove_unsealed(request)
+
+    def _add(self, request: Entry, host: PublicKey | None) -> None:
         at = self._index(request)
         self._keys.insert(at, request.order_key)
         self._host_of[request.id] = host
@@ -49,6 +63,12 @@ class Unanswered:
             self._count_last_but_latest(1)
             self._count(self._host_of[request.id], -1)
         del self._keys[at], self._host_of[request.id]
+        self._remove_unsealed(request)
+
+    def _remove_unsealed(self, request: Entry) -> None:
+        at = bisect_left(self._unsealed, request.order_key)
+        if self._unsealed[at : at + 1] == [request.order_key]:
+            del self._unsealed[at]
 
     def __contains__(self, request: EntryId) -> bool:
         """Say whether a request is among them."""
@@ -62,6 +82,10 @@ class Unanswered:
     def latest(self) -> Iterator[EntryId]:
         """Yield their ids, the last in order(x) first."""
         return (entry_id for _, entry_id in reversed(self._keys))
+
+    def latest_unsealed(self) -> Iterator[EntryId]:
+        """Yield the ids of those without a counting seal, the last in order(x) first."""
+        return (entry_id for _, entry_id in reversed(self._unsealed))
 
     @property
     def hosts(self) -> KeysView[PublicKey]:

@@ -232,6 +232,18 @@ def test_the_latest_requests_are_those_of_the_log_whatever_the_order_of_their_ar
     assert asked.hint().open_request == requests[-OPEN_LOOKED_AT].id
 
 
+def test_requests_with_a_seal_do_not_hide_one_that_will_get_one() -> None:
+    scene = Scene()
+    _, base, answer = scene.turn()
+    waiting = scene.ask(answer, basis=base)
+    tip = scene.seal(scene.ask(answer, basis=base))
+    for _ in range(OPEN_LOOKED_AT):
+        scene.seal(scene.ask(scene.say(answer), basis=base, fork=True))
+    scene.answer(tip)
+    hint = hint_for(scene.held, scene.ada.public)
+    assert (hint.tip, hint.open_request) == (tip.id, waiting.id)
+
+
 def test_a_request_queued_behind_a_fork_extends_no_branch_that_was_left() -> None:
     scene = Scene()
     _, base, answer = scene.turn()

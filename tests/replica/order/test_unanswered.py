@@ -5,7 +5,7 @@ from random import Random
 
 import pytest
 
-from replica.ids import PublicKey
+from replica.ids import EntryId, PublicKey
 from replica.order import unanswered as module
 from replica.order.unanswered import Unanswered
 from tests.support.sample import Sample
@@ -36,6 +36,24 @@ def test_what_is_discarded_is_gone_and_the_others_stay() -> None:
     unanswered.discard(third)
     unanswered.discard(third)
     assert list(unanswered.latest()) == [first.id]
+
+
+def test_those_without_a_seal_are_told_apart_as_requests_come_and_go() -> None:
+    entries = list(Sample().chain(9))
+    for seed in range(20):
+        random, unanswered, sealed = Random(seed), Unanswered(), set[EntryId]()
+        for _ in range(80):
+            entry, chance = random.choice(entries), random.random()
+            if chance < 0.5 and entry.id not in sealed:
+                unanswered.add(entry, HOST)
+            elif chance < 0.7:
+                unanswered.seal(entry, HOST)
+                sealed.add(entry.id)
+            else:
+                unanswered.discard(entry)
+                sealed.discard(entry.id)
+            expected = [one for one in unanswered.latest() if one not in sealed]
+            assert list(unanswered.latest_unsealed()) == expected
 
 
 def test_the_hosts_are_those_of_the_latest_as_requests_come_and_go(
