@@ -23,6 +23,7 @@ from bench.result import Goal, arguments, report, say
 from replica.conversation import Author, Conversation, newest_place
 from replica.ids import SALT_BYTES, EntryId
 from replica.io import HubCalls, Store, keys
+from replica.link import cursor_of
 from replica.log import Message, Request, Sampling, Speaker, Text
 
 ROUNDS, TURNS = 9, 10
@@ -40,7 +41,7 @@ class Bare:
         self.watching = asyncio.create_task(self._watch())
 
     async def _watch(self) -> None:
-        async for entries in self.calls.watch(self.held.id, self.held.log.heads()):
+        async for entries in self.calls.watch(self.held.id, cursor_of(self.held.log)):
             for entry in entries:
                 self.held.admit(entry)
             self.news.set()

@@ -13,6 +13,7 @@ from antiphon.cli.session import Session
 from replica.conversation import Conversation, EntryStore
 from replica.errors import AntiphonError, EntryRefused
 from replica.io import HubCalls
+from replica.link import cursor_of
 from replica.log import Admitted, Entry, send_order
 from replica.refusals import LinkIdle
 
@@ -92,7 +93,7 @@ async def _from_hub(
     try:
         while True:
             try:
-                async for entries in calls.watch(held.id, held.log.heads()):
+                async for entries in calls.watch(held.id, cursor_of(held.log)):
                     last_reason = ""
                     _put_all(arrived, entries)
             except LinkIdle:

@@ -14,7 +14,7 @@ const PROTO = { includeDirs: [new URL('../../proto', import.meta.url).pathname],
 const loaded = loader.loadSync('antiphon/v1/sync.proto', PROTO);
 const { SyncService } = grpc.loadPackageDefinition(loaded).antiphon.v1;
 
-const TEXT_BYTES = 511 * 1024, CALL_MS = 20_000, SILENCE_MS = 60_000, RENEWAL_MS = 300_000, BACKOFF_MS = [200, 400, 800, 1600, 3200];
+const TEXT_BYTES = 511 * 1024, HEADS = 8192, CALL_MS = 20_000, SILENCE_MS = 60_000, RENEWAL_MS = 300_000, BACKOFF_MS = [200, 400, 800, 1600, 3200];
 const LOOPBACK = /^(localhost|127(\.\d{1,3}){3}|\[::1\]):\d+$/; // there is no TLS here (TRUST-3)
 const OPTIONS = { 'grpc.keepalive_time_ms': 20_000, 'grpc.keepalive_timeout_ms': 10_000, 'grpc.enable_http_proxy': 0, // TRUST-11
   'grpc.initial_reconnect_backoff_ms': 200, 'grpc.max_reconnect_backoff_ms': 3_000 };
@@ -56,7 +56,7 @@ export class Client extends EventEmitter {
     this.key = new e.Key(Buffer.from(this.kept.seed, 'hex'));
     this.stub = new SyncService(address, grpc.credentials.createInsecure(), OPTIONS); // connects at the first call
     this.beginEpoch();
-    // texts: of generations to be told, by id; told: requests whose answer was told; cursor: lane heads as of the last Hint
+    // texts: of generations to be told, by id; told: requests whose answer was told; cursor: lane heads as of the last Hint, latest last
     Object.assign(this, { texts: new Map(), told: new Set(), draft: {}, cursor: new Map(), flushing: Promise.resolve() });
     this.hinted = new Promise((resolve) => this.once('hint', resolve));
     if (process.platform !== 'linux') return; // One process at a time: the kernel drops such a name with its process.
@@ -199,7 +199,7 @@ export class Client extends EventEmitter {
 
   async watchOnce(worked) {
     if (!this.metadata) await this.authenticate();
-    const request = { conversation: this.conversation, cursor: [...this.cursor.values()], drafts: true };
+    const request = { conversation: this.conversation, cursor: [...this.cursor.values()].slice(-HEADS), drafts: true };
     const stream = this.stream = this.stub.Watch(request, this.metadata), seen = new Map(this.cursor);
     const silence = setTimeout(() => stream.cancel(), SILENCE_MS); // three Beats are missing
     try {
@@ -234,10 +234,10 @@ export class Client extends EventEmitter {
   }
 
   receiveEntry(raw, seen) {
-    const { id, author, epoch, track, seq, kind } = e.opened(raw);
-    seen.set(`${author.toString('hex')} ${epoch} ${track}`, { author, epoch: String(epoch), track, seq: String(seq), id });
-    const isOurs = kind === e.KIND.GENERATION && author.toString('hex') === this.kept.host; // the host we named
-    if (isOurs && raw.body?.length) this.texts.set(id.toString('hex'), e.shown(raw.body));
+    const { id, author, epoch, track, seq, kind } = e.opened(raw), by = author.toString('hex'), lane = `${by} ${epoch} ${track}`;
+    seen.delete(lane); seen.set(lane, { author, epoch: String(epoch), track, seq: String(seq), id });
+    const isShown = kind === e.KIND.GENERATION && by === this.kept.host && raw.body?.length; // the host we named
+    if (isShown) this.texts.set(id.toString('hex'), e.shown(raw.body));
   }
 
   receiveDraft({ request, run, byte_offset: offset, data }) {

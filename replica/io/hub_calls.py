@@ -276,6 +276,8 @@ class HubCalls:
     ) -> AsyncIterator[tuple[Entry, ...]]:
         """Yield the hub's entries behind the lane heads `cursor`, then new ones as they arrive.
 
+        `cursor_of` chooses as many heads as a hub takes.
+
         A hub may end the stream; call again with the heads reached. LinkIdle means that
         even its beats are missing (LINK-81). Raises
         HubUnreachable, LinkIdle and the hub's refusal.

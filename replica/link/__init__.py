@@ -17,7 +17,7 @@ from replica.link.codec import (
     linked_host_to_pb,
     profile_to_pb,
 )
-from replica.link.comparison import compare_heads, lacking
+from replica.link.comparison import compare_heads, cursor_of, lacking
 from replica.link.credit import FlowControl
 from replica.link.effects import Effects, EffectsBuilder, conversation_of
 from replica.link.events import (
@@ -125,6 +125,7 @@ __all__ = [
     "check_steps",
     "compare_heads",
     "conversation_of",
+    "cursor_of",
     "decode_frame",
     "decode_steps",
     "draft_to_pb",

@@ -5,15 +5,27 @@ entries, all ids are exchanged instead.
 """
 
 from collections import deque
-from collections.abc import Container, Iterable, Iterator, Set
+from collections.abc import Container, Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass, replace
-from heapq import heapify, heappop, heapreplace
+from heapq import heapify, heappop, heapreplace, nlargest
 from itertools import chain, islice
 
 from replica import limits
 from replica.ids import EntryId, Lane, Position
 from replica.link.steps import STEP_HEADS, Steps, finished
 from replica.log import MEMBERSHIP_TRACKS, Entry, Log
+
+
+def cursor_of(log: Log) -> Sequence[Position]:
+    """Return the heads of the latest entries, as many as a Watch takes (spec/13-level-1 §2).
+
+    The entries of lanes that are left out come again.
+    """
+    heads = log.heads()
+    if len(heads) <= limits.HEADS_PER_FRAME_MAX:
+        return heads
+    entries = log.entries
+    return nlargest(limits.HEADS_PER_FRAME_MAX, heads, lambda head: entries[head.id].order_key)
 
 
 class HeldLanes(Set[EntryId]):

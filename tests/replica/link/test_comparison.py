@@ -1,7 +1,10 @@
 """What a peer's heads say about its log (spec/05-reconcile §2)."""
 
+import pytest
+
+from replica import limits
 from replica.ids import EntryId, Position
-from replica.link.comparison import HeldLanes, compare_heads, everything, lacking
+from replica.link.comparison import HeldLanes, compare_heads, cursor_of, everything, lacking
 from replica.log.entry import Entry
 from replica.log.log import Log
 from tests.support.writers import Writer, said
@@ -84,3 +87,19 @@ def test_entries_admitted_during_a_walk_are_left_out() -> None:
 def test_everything_is_what_a_peer_without_entries_lacks() -> None:
     entries = line(3, Writer(1))
     assert everything(log_of(entries)) == entries
+
+
+def test_a_cursor_names_the_latest_heads_as_many_as_a_watch_takes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A Watch with more is refused, and would be for good."""
+    genesis = Writer(1).genesis()
+    twins = [Writer(1, epoch=number + 2) for number in range(5)]
+    spoken = [twin.write(genesis.conversation, said("x"), parents=[genesis]) for twin in twins]
+    late = twins[0].write(genesis.conversation, said("y"), parents=[spoken[1]])
+    log = log_of([genesis, *spoken, late])
+    assert sorted(cursor_of(log)) == sorted(log.heads())
+    monkeypatch.setattr(limits, "HEADS_PER_FRAME_MAX", 3)
+    latest = sorted([*spoken[1:], late], key=lambda entry: entry.order_key)[-3:]
+    assert {head.id for head in cursor_of(log)} == {entry.id for entry in latest}
+    assert late in latest
