@@ -58,7 +58,9 @@ def hint_for(held: Conversation, author: PublicKey) -> Hint:
     named = [*parents, *([tip.id] if tip else [])]
     lanes = reversed(log.lanes_of(author))
     own = (i for lane in lanes for i in log.lane_last_tips(lane, limits.FORK_HEADS_MAX))
-    heads = [log.entries[i] for i in islice(own, limits.OWN_HEADS_MAX)]
+    # A reader's entry that was refused is not durable for anybody (ORD-13).
+    covered = log.covered()
+    heads = [log.entries[i] for i in islice(own, limits.OWN_HEADS_MAX) if i in covered]
     return Hint(
         held.id,
         tip.id if tip else None,

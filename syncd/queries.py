@@ -7,7 +7,7 @@ absent, lost and forbidden conversations (DECISIONS D21).
 """
 
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass, replace
 from enum import Enum
 from heapq import merge
@@ -127,7 +127,7 @@ class Fetched:
 
     entries: tuple[Entry, ...]
     absent: tuple[EntryId, ...] = ()
-    """Requested ids that are not held, ascending; in the last response."""
+    """Requested ids that are not held or not covered, ascending; in the last response."""
 
 
 END = object()
@@ -136,7 +136,7 @@ END = object()
 
 @dataclass(frozen=True, slots=True)
 class _Passed:
-    """A place in a forked lane up to which entries were passed over."""
+    """A place in a lane up to which entries were passed over."""
 
     order_key: tuple[int, EntryId]
 
@@ -148,15 +148,17 @@ def fetch(
     *,
     headers_only: bool = False,
 ) -> Iterator[Fetched | None]:
-    """Select entries by id and by lane range; yield them cut into responses, and None as a pause.
+    """Select covered entries by id and by lane range; yield them cut into responses.
 
+    None is a pause.
     The entries are chosen by this call, and found as the responses are read.
     Raises ArgumentInvalid.
     """
     if len(ids) > limits.FETCH_IDS_MAX:
         raise ArgumentInvalid(f"ids: at most {limits.FETCH_IDS_MAX}")
     wanted, log = set(ids), held.log
-    present = wanted & log.entries.keys()
+    covered = log.covered()
+    present = {entry_id for entry_id in wanted if entry_id in covered}
     walks: tuple[list[Iterator[Entry | _Passed]], list[Iterator[Entry | _Passed]]] = [], []
     for is_late in (False, True):
         named = (i for i in present if _is_late(log.entries[i].header.track) == is_late)
@@ -190,29 +192,33 @@ def _runs(ranges: Iterable[LaneRange]) -> dict[Lane, list[LaneRange]]:
 
 
 def _in_runs(log: Log, runs: list[LaneRange], but: Set[EntryId]) -> Iterator[Entry | _Passed]:
-    """Yield the entries of a lane's ranges in (lamport, id) order, read as asked for."""
-    lane = runs[0].lane
+    """Yield the covered entries of a lane's ranges in (lamport, id) order, read as asked for."""
+    lane, covered = runs[0].lane, log.covered()
     fork = log.lane_fork(lane)
     if fork is None:
         length = log.lane_length(lane)
         seqs = chain(*(range(run.seq_start, min(run.seq_end, length)) for run in runs))
-        found = (entry_id for seq in seqs for entry_id in log.at(lane, seq))
-        return (log.entries[i] for i in found if i not in but)
+        found = (log.entries[entry_id] for seq in seqs for entry_id in log.at(lane, seq))
+        return _chosen(found, lambda entry: entry.id not in but and entry.id in covered)
+    starts = [run.seq_start for run in runs]
+
+    def is_wanted(entry: Entry) -> bool:
+        index = bisect_right(starts, entry.header.seq) - 1
+        is_inside = index >= 0 and entry.header.seq < runs[index].seq_end
+        return is_inside and entry.id not in but and entry.id in covered
+
     walk = map(log.entries.__getitem__, log.lane_walk(lane, min(runs[0].seq_start, fork)))
-    return _inside(walk, runs, but)
+    return _chosen(walk, is_wanted)
 
 
-def _inside(
-    walk: Iterator[Entry], runs: list[LaneRange], but: Set[EntryId]
-) -> Iterator[Entry | _Passed]:
-    """Yield the entries of a walk that are in the ranges.
+def _chosen(walk: Iterator[Entry], is_wanted: Callable[[Entry], bool]) -> Iterator[Entry | _Passed]:
+    """Yield the wanted entries of a walk.
 
     The first one that is passed over is told at once: many lanes are begun in one step.
     """
-    starts, passed = [run.seq_start for run in runs], 0
+    passed = 0
     for entry in walk:
-        index = bisect_right(starts, entry.header.seq) - 1
-        if index >= 0 and entry.header.seq < runs[index].seq_end and entry.id not in but:
+        if is_wanted(entry):
             yield entry
             continue
         if passed % PASSED_MAX == 0:

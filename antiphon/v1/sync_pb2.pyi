@@ -1111,7 +1111,7 @@ class WatchRequest(_message.Message):
     """Send drafts too."""
     @_builtins.property
     def cursor(self) -> _containers.RepeatedCompositeFieldContainer[Global___LaneHead]:
-        """Lane heads already held."""
+        """Lane heads already held, at most 8,192; the entries of lanes left out come again."""
 
     def __init__(
         self,
@@ -1258,8 +1258,9 @@ class Hint(_message.Message):
 
     @_builtins.property
     def own_heads(self) -> _containers.RepeatedCompositeFieldContainer[Global___LaneHead]:
-        """Heads of the caller's own lanes, by epoch, track, seq and id. At most OWN_HEADS_MAX (11), of
-        the lanes that came last, and at most 64 of one lane, the latest by (lamport, id).
+        """Heads of the caller's own lanes that are covered (03 §5), by epoch, track, seq and id. At most
+        OWN_HEADS_MAX (11), of the lanes that came last, and at most 64 of one lane, the latest by
+        (lamport, id).
         """
 
     @_builtins.property
@@ -1412,11 +1413,11 @@ class FetchResponse(_message.Message):
     ABSENT_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def entries(self) -> _containers.RepeatedCompositeFieldContainer[_log_pb2.Entry]:
-        """In send order (spec/03-order)."""
+        """In send order (spec/03-order), and covered."""
 
     @_builtins.property
     def absent(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]:
-        """Asked for and not held, 32 bytes each; in the last response."""
+        """Asked for by id, and not held or not covered, 32 bytes each; in the last response."""
 
     def __init__(
         self,

@@ -96,6 +96,17 @@ def test_a_hint_names_the_lanes_of_its_reader_alone(asked: Asked) -> None:
     assert hint_for(asked.held, Writer(9).public).own_heads == ()
 
 
+def test_a_hint_names_no_refused_entry_of_a_reader(asked: Asked) -> None:
+    """A client that knows its entries by their lanes alone took it for durable (02 §7)."""
+    reader = Writer(9)
+    asked.grant(reader, Role.READER)
+    entry = asked.add(reader.write(asked.id, said("x"), parents=[asked.genesis]))
+    assert hint_for(asked.held, reader.public).own_heads == ()
+    asked.grant(reader, Role.WRITER)
+    (head,) = hint_for(asked.held, reader.public).own_heads
+    assert head.position.id == entry.id
+
+
 def test_a_hint_names_both_ends_of_a_forked_lane(asked: Asked) -> None:
     first = asked.say(asked.genesis)
     twin = asked.owner.restored()

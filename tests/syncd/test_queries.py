@@ -245,6 +245,22 @@ def test_the_end_of_a_long_forked_lane_is_found_in_steps(
     assert set(response.entries) == {lane[0], fork, lane[99]}
 
 
+def test_entries_that_are_not_covered_are_handed_to_nobody(
+    sample: Sample, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are absent by id, and passed over in steps in ranges (ORD-13)."""
+    monkeypatch.setattr(queries, "PASSED_MAX", 8)
+    reader = Writer(2)
+    sample.grant(reader, Role.READER)
+    line = [reader.write(sample.id, said("x"), parents=[sample.genesis]) for _ in range(20)]
+    sample.add(*line)
+    lane = LaneRange(line[0].header.lane, 0, 0)
+    responses = list(fetch(sample.held, [line[0].id], [lane]))
+    assert responses == [None, None, None, Fetched((), (line[0].id,))]
+    sample.grant(reader, Role.WRITER)
+    assert list(fetch(sample.held, [], [lane])) == [Fetched(tuple(line))]
+
+
 def test_a_lane_named_a_hundred_times_is_walked_once(sample: Sample) -> None:
     sample.add(*sample.chain(300))
     whole, first = lane_of(sample, 0, 0), lane_of(sample, 0, 1)
