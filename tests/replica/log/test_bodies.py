@@ -2,8 +2,9 @@
 
 from dataclasses import replace
 
+from replica.limits import DOCUMENT_UPDATE_BYTES_MAX
 from replica.log.bodies import Bodies
-from replica.log.body import Grant, Member, Message, Role, Text
+from replica.log.body import DocumentUpdate, Grant, Member, Message, Role, Text
 from replica.log.entry import Entry
 from tests.support.writers import Writer, said
 
@@ -43,6 +44,15 @@ def test_a_body_that_does_not_parse_is_malformed() -> None:
     bodies = of(replace(WORDS, body=b"\xff" * 20))
     assert bodies.body(WORDS.id) is None
     assert bodies.is_malformed(WORDS.id)
+
+
+def test_an_update_that_is_too_long_parses() -> None:
+    """Its verdict is one of the document (DOC-5)."""
+    update = DocumentUpdate(bytes(DOCUMENT_UPDATE_BYTES_MAX + 1))
+    entry = ADA.write(GENESIS.conversation, update, parents=[GENESIS])
+    bodies = of(entry)
+    assert bodies.body(entry.id) == update
+    assert not bodies.is_malformed(entry.id)
 
 
 def test_an_unknown_kind_is_never_malformed() -> None:
