@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from replica import limits
+from replica.conversation import Draft, start_digest
 from replica.ids import ConversationId, Digest, EntryId
 from replica.link.codec import encode_frame
 from replica.link.link import Phase
@@ -14,6 +15,7 @@ from replica.link.messages import (
     Fault,
     Hello,
     HostInfo,
+    Ids,
     Open,
     Ping,
     ProfileInfo,
@@ -58,6 +60,20 @@ def test_a_push_shows_a_stranger_nothing(scene: Scene):
         absent = empty.begin_push(EVE.public).whole(Entries(scene.id, entries), 0.0)
         assert present == absent
         assert set(reasons(present[1])) == {"CONVERSATION_NOT_FOUND"}
+
+
+def test_ids_without_an_open_and_drafts_without_a_seal_get_no_answer(scene: Scene):
+    """A stranger's are answered as little as a member's (LINK-9, LINK-17)."""
+    (entry,) = scene.chain(1)
+    scene.give(entry)
+    nowhere = ConversationId(bytes([9] * 32))
+    for key in (EVE.public, scene.writer.public):
+        peer = scene.network.connect(key)
+        peer.received.clear()
+        for conversation in (scene.id, nowhere):
+            draft = Draft(conversation, entry.id, 1, 0, (), 0, b"x", start_digest(entry.id, 1))
+            peer.send(Ids(conversation, (entry.id,)), draft)
+        assert peer.received == []
 
 
 def test_a_refused_creation_shows_a_stranger_nothing():
