@@ -20,13 +20,15 @@ from replica.conversation.invitation import (
     check_verdict,
     decode_invitation,
     encode_invitation,
+    grants_elsewhere,
     is_answer,
     judge,
     read_code,
 )
 from replica.ids import ConversationId, PublicKey
-from replica.log import Membership, Role
+from replica.log import Grant, Log, Member, Membership, Role
 from replica.refusals import ArgumentInvalid
+from tests.support.writers import Writer
 
 FILE = Path(__file__).parents[3] / "spec" / "vectors" / "invitation.json"
 ALL_VECTORS = json.loads(FILE.read_text())["vectors"]
@@ -172,3 +174,19 @@ def test_codes_mailboxes_and_proofs_are_those_of_the_vectors(vector: dict[str, A
     assert decode_invitation(vector["code"]) == invitation
     assert invitation.mailbox == raw["mailbox"]
     assert invitation.proof(PublicKey(raw["newcomer"])) == raw["proof"]
+
+
+def test_grants_since_an_invitation_are_those_with_a_later_time() -> None:
+    """The inviter's clock orders its own grants (TRUST-26)."""
+    inviter = Writer(1)
+    genesis = inviter.genesis()
+    log, grant = Log(genesis.conversation), Grant(BOB, Role.WRITER)
+    entry = inviter.write(genesis.conversation, Member(grant), parents=[genesis])
+    log.admit(genesis)
+    log.admit(entry)
+    made = entry.header.create_time_ms
+    of_inviter = Issued(replace(INVITATION, inviter=inviter.public), "bob", made - 1)
+    assert grants_elsewhere(of_inviter, log)
+    assert not grants_elsewhere(replace(of_inviter, create_time_ms=made), log)
+    assert not grants_elsewhere(replace(of_inviter, granted=(grant,)), log)
+    assert not grants_elsewhere(replace(ISSUED, create_time_ms=made - 1), log)
