@@ -13,7 +13,7 @@ from typing import Any
 
 from replica import limits
 from replica.link.steps import Steps
-from replica.refusals import FrameMalformed, FrameTooLarge
+from replica.refusals import FrameTooLarge
 
 _ITEMS_MAX = {
     "Entry": limits.ENTRIES_PER_FRAME_MAX,
@@ -31,7 +31,7 @@ STEP_FIELDS = 2_048
 _UNSCANNED_BYTES = min(_ITEMS_MAX.values())
 """An item has a byte at least, so shorter messages are within every bound."""
 
-_VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
+_VARINT, _FIXED64, _BYTES, _GROUP, _GROUP_END, _FIXED32 = range(6)
 _CUT_OFF = -1
 
 
@@ -71,7 +71,7 @@ def _shape(descriptor: Any) -> _Shape:  # a message's descriptor
 def check_steps(data: bytes, descriptor: Any) -> Steps[None]:
     """Raise FrameTooLarge if a message of this descriptor holds too many items, in steps.
 
-    Bytes that do not parse pass: the parser refuses them. Raises FrameMalformed for a group.
+    Bytes that do not parse pass: the parser refuses them.
     """
     if len(data) > _UNSCANNED_BYTES:
         yield from _scan(data, 0, len(data), _shape(descriptor), Counter(), 0)
@@ -80,7 +80,11 @@ def check_steps(data: bytes, descriptor: Any) -> Steps[None]:
 def _scan(
     data: bytes, at: int, end: int, shape: _Shape, counts: "Counter[str]", seen: int
 ) -> Steps[int]:
-    """Count the fields of a message between two offsets; return those seen in this step."""
+    """Count the fields of a message between two offsets; return those seen in this step.
+
+    A group is unknown to all messages, and its fields count like other unknown ones.
+    """
+    depth = 0
     while 0 <= at < end:
         if seen == STEP_FIELDS:
             yield
@@ -94,12 +98,16 @@ def _scan(
             _, at = _varint(data, at, end)
         elif wire_type in (_FIXED32, _FIXED64):
             at += 4 if wire_type == _FIXED32 else 8
+        elif wire_type == _GROUP:
+            depth += 1
+        elif wire_type == _GROUP_END and depth:
+            depth -= 1
+            continue
         else:
-            # Parsers skip groups, and would read what is behind one uncounted.
-            raise FrameMalformed("the frame holds a group, which no message has")
+            break
         if at == _CUT_OFF:
             break
-        known = shape.get(tag >> 3, _OTHER)
+        known = _OTHER if depth else shape.get(tag >> 3, _OTHER)
         _count(known.name, max(1, length) if known.is_packed else 1, counts)
         if known.below is not None and wire_type == _BYTES:
             below_end = min(at + length, end)

@@ -12,6 +12,7 @@ from replica import limits
 from replica.link import codec
 from replica.link.codec import decode_frame
 from replica.link.item_bounds import STEP_FIELDS, check_steps
+from replica.link.messages import Ping
 from replica.link.steps import finished
 from replica.refusals import FrameMalformed, FrameTooLarge
 
@@ -88,8 +89,29 @@ def test_a_long_frame_is_counted_in_steps() -> None:
 def test_no_group_hides_what_is_behind_it() -> None:
     data = b"\x7b\x7c" + _entries(limits.ENTRIES_PER_FRAME_MAX + 1)
     assert pb.LinkRequest.FromString(data), "a parser skips the group"
-    with pytest.raises(FrameMalformed):
+    with pytest.raises(FrameTooLarge):
         check_items(data, pb.LinkRequest.DESCRIPTOR)
+
+
+def test_a_group_is_an_unknown_field_in_frames_of_any_size() -> None:
+    """A scan of a short frame would cost more than its parser."""
+    ping = pb.LinkRequest(ping=pb.Ping(nonce=7)).SerializeToString()
+    group = b"\x7b\x08\x01\x13\x14\x7c"  # with a field and a group in it
+    for data in (ping + group, ping + group * 200, group * 200 + ping):
+        assert decode_frame(data, "to_hub") == Ping(7, 0)
+    inside = b"\x7b" + _entries(limits.ENTRIES_PER_FRAME_MAX + 1) + b"\x7c"
+    check_items(inside, pb.LinkRequest.DESCRIPTOR)
+    fields = b"\x08\x01" * (limits.ITEMS_PER_FRAME_MAX - 1)
+    groups = b"\x7b\x7c" * limits.ITEMS_PER_FRAME_MAX
+    for data in (b"\x7b" + fields + b"\x7c", groups):
+        check_items(data, pb.LinkRequest.DESCRIPTOR)
+    for data in (b"\x7b" + fields + b"\x08\x01\x7c", groups + b"\x7b\x7c"):
+        with pytest.raises(FrameTooLarge):
+            check_items(data, pb.LinkRequest.DESCRIPTOR)
+    for data in (ping + b"\x7c", ping + b"\x7b", ping * 200 + b"\x7c" + ping * 200, ping + b"\x7e"):
+        check_items(data, pb.LinkRequest.DESCRIPTOR)
+        with pytest.raises(FrameMalformed):
+            decode_frame(data, "to_hub")
 
 
 @pytest.mark.parametrize("data", [b"\xff", b"\x0a\xff", b"\x0b", b"\x80" * 12, b"\x0d\x01"])
