@@ -1,8 +1,11 @@
 """Ids in requests, with their width checked."""
 
+from collections.abc import Iterable
+
 from antiphon.v1 import sync_pb2 as pb
-from replica.ids import ID_BYTES, ConversationId, EntryId, Lane, PublicKey
-from replica.refusals import ArgumentInvalid
+from replica.ids import ID_BYTES, ConversationId, EntryId, Lane, Position, PublicKey
+from replica.link import Entries, Steps, entries_steps, heads_steps
+from replica.refusals import ArgumentInvalid, FrameMalformed
 from syncd.queries import LaneRange
 
 
@@ -14,6 +17,22 @@ def conversation_id(value: bytes) -> ConversationId:
 def entry_id_in(value: bytes, field: str) -> EntryId:
     """Return an entry's id from the bytes of a field. Raises ArgumentInvalid."""
     return EntryId(_of_width(value, field))
+
+
+def pushed_steps(request: pb.PushRequest) -> Steps[Entries]:
+    """Decode a Push in steps. Raises ArgumentInvalid, and EntryRefused where none can be read."""
+    try:
+        return (yield from entries_steps(request))
+    except FrameMalformed as error:
+        raise ArgumentInvalid("conversation: 32 bytes") from error
+
+
+def cursor_steps(cursor: Iterable[pb.LaneHead]) -> Steps[tuple[Position, ...]]:
+    """Decode a cursor in steps. Raises ArgumentInvalid."""
+    try:
+        return (yield from heads_steps(cursor))
+    except FrameMalformed as error:
+        raise ArgumentInvalid("cursor: 32 bytes for each key and id") from error
 
 
 def lane_range(raw: pb.LaneRange) -> LaneRange:

@@ -34,9 +34,7 @@ from replica.link import (
     decode_steps,
     draft_to_pb,
     entries_from_pb,
-    entries_steps,
     fault_to_pb,
-    heads_steps,
     heads_to_pb,
     linked_host_to_pb,
 )
@@ -48,7 +46,13 @@ from syncd.hint import Answered, Hint, OwnHead
 from syncd.io.driver import HubDriver
 from syncd.io.gate import Gate
 from syncd.io.outbox import Encode, Item, Outbox
-from syncd.io.requests import conversation_id, entry_id_in, lane_range
+from syncd.io.requests import (
+    conversation_id,
+    cursor_steps,
+    entry_id_in,
+    lane_range,
+    pushed_steps,
+)
 from syncd.pushing import Outcomes
 
 log = structlog.get_logger()
@@ -199,7 +203,7 @@ class SyncService:
         peer = self._gate.key_of(context)
         self._driver.counters.bytes_in += request.ByteSize()
         try:
-            message = await self._driver.pacer.in_steps(entries_steps(request), peer)
+            message = await self._driver.pacer.in_steps(pushed_steps(request), peer)
         except EntryRefused:
             return pb.PushResponse(outcomes=_unreadable(request))
 
@@ -365,7 +369,7 @@ def _fate_to_pb(fate: queries.Fate) -> pb.ResolveResponse:
 
 def _opening_steps(request: pb.WatchRequest) -> Steps[Open]:
     conversation = conversation_id(request.conversation)
-    cursor = yield from heads_steps(request.cursor)
+    cursor = yield from cursor_steps(request.cursor)
     return (yield from watch.opening_steps(conversation, cursor, drafts=request.drafts))
 
 

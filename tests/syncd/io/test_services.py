@@ -105,6 +105,19 @@ async def test_ids_of_another_width_are_refused_by_name(
     )
 
 
+async def test_ids_of_another_width_have_one_reason_in_all_calls(served: ServedHub):
+    sync, metadata = served.owner.sync, served.owner.metadata
+    entry = entry_to_pb(served.entries[-1])
+    for pushed in ({"conversation": b"1", "entries": [entry]}, {"conversation": b"1"}, {}):
+        request = sync_pb2.PushRequest(**pushed)  # type: ignore[arg-type]  # fields by name
+        assert await refused(sync.Push(request, metadata=metadata)) == "ARGUMENT_INVALID"
+    whole = {"author": bytes(32), "id": bytes(32), "epoch": 1, "track": 1}
+    for wrong in ({"author": b"1"}, {"id": bytes(33)}):
+        head = sync_pb2.LaneHead(**{**whole, **wrong})  # type: ignore[arg-type]  # fields by name
+        watching = sync_pb2.WatchRequest(conversation=served.id, cursor=[head])
+        assert await refused(sync.Watch(watching, metadata=metadata)) == "ARGUMENT_INVALID"
+
+
 async def test_an_entry_of_a_reader_is_refused_and_its_fate_says_so(served: ServedHub):
     reader = Writer(77)
     role = Member(Grant(reader.public, Role.READER))

@@ -256,6 +256,12 @@ async def malformed_calls_get_typed_errors(run: HubRun) -> None:
     ):
         found = await refusal(owner.sync.Fetch(request, metadata=owner.metadata))
         equal(found.reason, "ARGUMENT_INVALID", "the reason of a Fetch")
+    pushed = pb.PushRequest(conversation=b"short")
+    found = await refusal(owner.sync.Push(pushed, metadata=owner.metadata))
+    equal(found.reason, "ARGUMENT_INVALID", "the reason of a Push")
+    watched = pb.WatchRequest(conversation=history.id, cursor=[pb.LaneHead(author=b"short")])
+    found = await refusal(owner.sync.Watch(watched, metadata=owner.metadata))
+    equal(found.reason, "ARGUMENT_INVALID", "the reason of a Watch")
 
 
 @_theme.shows("TRUST-7")
