@@ -381,7 +381,7 @@ class Welcome(_message.Message):
     RESOURCE_EXHAUSTED and no details.
     """
     credit_bytes: _builtins.int
-    """Bytes the client may send before the first Credit."""
+    """Bytes the client may send before the first Credit. The hub may send CREDIT_BYTES (11)."""
     idle_timeout_ms: _builtins.int
     """The hub ends the link when it receives nothing for this time, in milliseconds."""
     @_builtins.property
@@ -1072,8 +1072,9 @@ class PushOutcome(_message.Message):
     """It is durable."""
     @_builtins.property
     def fault(self) -> _errors_pb2.Fault:
-        """Why it is not: the reason of its admission (spec/02-entry §6). ENTRIES_MISSING, with the ids,
-        where it would be pending; CONVERSATION_NOT_FOUND where the caller is no member.
+        """Why it is not: the reason of its admission (spec/02-entry §6). ENTRIES_MISSING where it would
+        be pending, with the ids, none where it lacks a grant alone; CONVERSATION_NOT_FOUND where the
+        caller is no member.
         """
 
     @_builtins.property
@@ -1242,7 +1243,7 @@ class Hint(_message.Message):
     OPEN_REQUEST_FIELD_NUMBER: _builtins.int
     tip: _builtins.bytes
     """The last seal of the branch with the latest activity, 32 bytes; unset before the first.
-    Its activity is the answer of that seal, in order(x) (03 §3), else the seal.
+    Its activity is the answer of that seal, in order(x) (03 §1), else the seal.
     """
     basis: _builtins.bytes
     """Basis for the next conversation entry, 32 bytes; unset before the first seal."""

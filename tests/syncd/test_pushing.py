@@ -67,6 +67,14 @@ def test_what_is_pending_at_the_end_is_refused_with_the_entries_it_lacks() -> No
     assert not scene.held.log.pending
 
 
+def test_an_entry_that_lacks_a_grant_alone_is_refused_with_no_missing_ids() -> None:
+    scene = Scene().begin()
+    entry = Writer(9).write(scene.id, said("x"), parents=[scene.genesis])
+    fault = push(scene, Entries(scene.id, (entry,)))[entry.id]
+    assert fault is not None
+    assert (fault.reason, fault.missing) == ("ENTRIES_MISSING", ())
+
+
 def test_a_long_chain_without_its_beginning_costs_as_much_for_each_entry() -> None:
     def work(count: int) -> int:
         scene = Scene().begin()
