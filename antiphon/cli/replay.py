@@ -14,7 +14,7 @@ import typer
 from rich.text import Text
 
 from antiphon.cli.command import ConversationArgument, command
-from antiphon.cli.errors import ChecksFailed
+from antiphon.cli.errors import ChecksFailed, UsageInvalid
 from antiphon.cli.find_key import parse_key
 from antiphon.cli.host_to_ask import linked_host
 from antiphon.cli.new_file import check_creatable, new_file
@@ -58,8 +58,8 @@ class ReplayUndecided(ChecksFailed):
     """The host can't judge all answers; the lines above say why."""
 
     next_step = (
-        "Replay with `--host KEY` at a host that offers the profiles named above, in the same"
-        " numerics class and with the same recipes."
+        "Replay with `--host KEY` at a host that offers the profiles of these answers, in the"
+        " same numerics class and with the same recipes."
     )
 
 
@@ -95,13 +95,18 @@ def register(app: typer.Typer) -> None:
             Path | None, typer.Option("--receipt", metavar="FILE", help="Save the receipt.")
         ] = None,
         check: Annotated[
-            Path | None, typer.Option("--check", metavar="FILE", help="Check a saved receipt.")
+            Path | None,
+            typer.Option("--check", metavar="FILE", help="Check a saved receipt, without a host."),
         ] = None,
     ) -> None:
         """Compute a conversation again at its host; exit 1 unless all is accepted."""
         wanted = parse_key(host) if host is not None else None
         if check is not None:
-            _check(session.out, decode_receipt(read_file(check)), wanted)
+            if rebuild or from_ is not None or receipt is not None:
+                raise UsageInvalid(
+                    "--check reads a saved receipt, without --rebuild, --from and --receipt"
+                )
+            check_saved(session.out, decode_receipt(read_file(check)), wanted, conversation)
             return
         if receipt is not None:
             check_creatable(receipt)
@@ -220,11 +225,16 @@ def conclude(out: Output, receipt: Receipt, held: Conversation) -> None:
     _show_receipt(out, receipt)
     if receipt.log_digest != held.log.digest:
         out.note(f"the host replayed a log of {receipt.entries} entries, not the one here")
-    counts = (receipt.differing, receipt.undecided)
-    if receipt.differing:
-        raise ReplayDiffers(f"{counted(counts[0], 'answer differs', 'answers differ')}")
+    _judge(receipt)
+
+
+def _judge(receipt: Receipt) -> None:
+    """Raise ReplayDiffers or ReplayUndecided unless the receipt accepts all answers."""
+    if receipt.differing or receipt.outcome == Outcome.DIFFERS:
+        raise ReplayDiffers(f"{counted(receipt.differing, 'answer differs', 'answers differ')}")
     if receipt.undecided or receipt.outcome != Outcome.ACCEPTED:
-        raise ReplayUndecided(f"{counted(counts[1], 'answer is', 'answers are')} undecided")
+        undecided = counted(receipt.undecided, "answer is", "answers are")
+        raise ReplayUndecided(f"{undecided} undecided")
 
 
 def _show_receipt(out: Output, receipt: Receipt) -> None:
@@ -246,9 +256,24 @@ def _show_receipt(out: Output, receipt: Receipt) -> None:
         out.item(Text(_INDENT), f"under the profiles {', '.join(map(short, judges))}", style="dim")
 
 
-def _check(out: Output, receipt: Receipt, host: PublicKey | None) -> None:
-    """Show a saved receipt that verifies. Raises ReceiptInvalid."""
+def check_saved(
+    out: Output, receipt: Receipt, host: PublicKey | None, conversation: str | None
+) -> None:
+    """Show a saved receipt that verifies; `conversation` are first digits of the one expected.
+
+    Raises ReceiptInvalid, ReplayDiffers or ReplayUndecided.
+    """
     check_receipt(receipt, host)
+    if conversation is not None:
+        wanted = conversation.strip().lower()
+        if not wanted or not receipt.conversation.hex().startswith(wanted):
+            its = short(receipt.conversation)
+            raise ReceiptInvalid(f"it is the receipt of conversation {its}, not of '{wanted}'")
     _show_receipt(out, receipt)
+    if receipt.first and not out.as_json:
+        where = f" at output token {receipt.first_token}" if receipt.first_token != NO_TOKEN else ""
+        words = f"{_cause_words(receipt.first_cause)}{where}"
+        out.item(Text(_INDENT), f"first: answer {short(receipt.first)}", words, style="dim")
     if host is None:
         out.note(f"signed by {receipt.host.hex()}; give --host KEY to expect that key")
+    _judge(receipt)

@@ -14,10 +14,18 @@ from antiphon.cli.names import Names
 from antiphon.cli.output import Output
 from antiphon.cli.pages import show_pages
 from antiphon.cli.pages_travel import show_export, show_import
-from antiphon.cli.replay import ReplayUndecided, conclude, show
+from antiphon.cli.replay import ReplayUndecided, check_saved, conclude, show
 from antiphon.cli.top_view import Timed, lines, notice
 from antiphon.cli.warm import kept_words, warmed_words
-from replica.conversation import NO_TOKEN, Cause, Finding, Outcome, Receipt, ReplayMode
+from replica.conversation import (
+    NO_TOKEN,
+    Cause,
+    Finding,
+    Outcome,
+    Receipt,
+    ReplayMode,
+    sign_receipt,
+)
 from replica.errors import AntiphonError
 from replica.ids import Digest, EntryId
 from replica.io import ContextPages, PagedEntry
@@ -111,6 +119,15 @@ def replay(out: Output) -> None:
             conclude(out, replace(RECEIPT, **counts), TURNS.held)
         except AntiphonError as error:
             out.fail(error)
+    out.show()
+    saved = replace(
+        RECEIPT, outcome=Outcome.DIFFERS, accepted=1, differing=1, first=ANSWERS[1],
+        first_cause=Cause.TOKEN, first_token=7,
+    )  # fmt: skip
+    try:
+        check_saved(out, sign_receipt(saved, TURNS.host.key), None, None)
+    except AntiphonError as error:
+        out.fail(error)
 
 
 VIEWS: dict[str, tuple[str, Callable[[Output], None]]] = {
