@@ -14,7 +14,7 @@ import typer
 from rich.text import Text
 
 from antiphon.cli.command import ConversationArgument, command
-from antiphon.cli.errors import ChecksFailed, UsageInvalid
+from antiphon.cli.errors import ChecksFailed, NothingYet, UsageInvalid
 from antiphon.cli.find_key import parse_key
 from antiphon.cli.host_to_ask import linked_host
 from antiphon.cli.new_file import check_creatable, new_file
@@ -49,6 +49,7 @@ MARKS = {
     Outcome.DIFFERS: ("bad ", "bold red"),
     Outcome.UNDECIDED: ("open", "yellow"),
 }
+_NO_ANSWER = ("none", "yellow")
 
 
 _OTHER_PROFILE = (Cause.OTHER_WEIGHTS, Cause.OTHER_NUMERICS, Cause.OTHER_TEMPLATE)
@@ -69,6 +70,12 @@ class ReplayDiffers(ChecksFailed):
     next_step = "Compare with another host of the same profile; else don't rely on these answers."
 
 
+class NothingReplayed(NothingYet):
+    """A replay checks answers, and there was none."""
+
+    next_step = "Ask a question first; `antiphon log` shows the answers."
+
+
 def register(app: typer.Typer) -> None:
     """Add the command."""
 
@@ -86,7 +93,11 @@ def register(app: typer.Typer) -> None:
         ] = False,
         from_: Annotated[
             str | None,
-            typer.Option("--from", metavar="ENTRY", help="Only answers that follow this entry."),
+            typer.Option(
+                "--from",
+                metavar="ENTRY",
+                help="Only answers with this entry in their context, or this answer itself.",
+            ),
         ] = None,
         host: Annotated[
             str | None, typer.Option("--host", metavar="KEY", help="The host to ask.")
@@ -221,7 +232,10 @@ def _record(made: Finding | Receipt) -> dict[str, Any]:
 
 
 def conclude(out: Output, receipt: Receipt, held: Conversation) -> None:
-    """Show the receipt of a replay. Raises ReplayDiffers or ReplayUndecided."""
+    """Show the receipt of a replay.
+
+    Raises ReplayDiffers, ReplayUndecided or NothingReplayed.
+    """
     _show_receipt(out, receipt)
     if receipt.log_digest != held.log.digest:
         out.note(f"the host replayed a log of {receipt.entries} entries, not the one here")
@@ -229,12 +243,14 @@ def conclude(out: Output, receipt: Receipt, held: Conversation) -> None:
 
 
 def _judge(receipt: Receipt) -> None:
-    """Raise ReplayDiffers or ReplayUndecided unless the receipt accepts all answers."""
+    """Raise an error unless the receipt accepts all answers, and these are not none."""
     if receipt.differing or receipt.outcome == Outcome.DIFFERS:
         raise ReplayDiffers(f"{counted(receipt.differing, 'answer differs', 'answers differ')}")
     if receipt.undecided or receipt.outcome != Outcome.ACCEPTED:
         undecided = counted(receipt.undecided, "answer is", "answers are")
         raise ReplayUndecided(f"{undecided} undecided")
+    if not receipt.accepted:
+        raise NothingReplayed("the receipt is of no answer")
 
 
 def _show_receipt(out: Output, receipt: Receipt) -> None:
@@ -242,8 +258,10 @@ def _show_receipt(out: Output, receipt: Receipt) -> None:
         out.emit({"receipt": _record(receipt)})
         return
     when = datetime.fromtimestamp(receipt.time_ms / 1000, UTC).isoformat(timespec="seconds")
+    answers = receipt.accepted + receipt.differing + receipt.undecided
+    mark = _mark(receipt.outcome) if answers else _NO_ANSWER
     out.item(
-        Text.assemble(_mark(receipt.outcome), f" {short(receipt.conversation)}  "),
+        Text.assemble(mark, f" {short(receipt.conversation)}  "),
         f"{receipt.accepted} accepted, {receipt.differing} differ, {receipt.undecided} undecided",
         f"{counted(receipt.tokens, 'token', 'tokens')} checked",
     )
@@ -251,9 +269,20 @@ def _show_receipt(out: Output, receipt: Receipt) -> None:
     made = f"{mode} by host {short(receipt.host)}"
     of = f"of {counted(receipt.entries, 'entry', 'entries')}, digest {short(receipt.log_digest)}"
     out.item(Text(_INDENT), made, f"on {when}", of, style="dim")
+    unchecked = ", ".join(_unchecked(receipt))
+    if unchecked:
+        out.item(Text(_INDENT), unchecked, style="dim")
     if receipt.further:
         judges = (receipt.profile, *(judge.profile for judge in receipt.further))
         out.item(Text(_INDENT), f"under the profiles {', '.join(map(short, judges))}", style="dim")
+
+
+def _unchecked(receipt: Receipt) -> Iterator[str]:
+    """Yield the requests of the conversation that have no answer to check."""
+    if receipt.refused:
+        yield counted(receipt.refused, "request was refused", "requests were refused")
+    if receipt.open:
+        yield f"{counted(receipt.open, 'request has', 'requests have')} no answer yet"
 
 
 def check_saved(
@@ -261,7 +290,7 @@ def check_saved(
 ) -> None:
     """Show a saved receipt that verifies; `conversation` are first digits of the one expected.
 
-    Raises ReceiptInvalid, ReplayDiffers or ReplayUndecided.
+    Raises ReceiptInvalid, ReplayDiffers, ReplayUndecided or NothingReplayed.
     """
     check_receipt(receipt, host)
     if conversation is not None:

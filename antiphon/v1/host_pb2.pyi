@@ -1143,7 +1143,7 @@ class ReplayRequest(_message.Message):
     """What to do; unset is refused."""
     from_entry: _builtins.bytes
     """Check only answers to contexts with this entry, or this answer, 32 bytes;
-    unset for all.
+    unset for all. One that leaves no answer to check is refused: ARGUMENT_INVALID.
     """
     def __init__(
         self,

@@ -74,12 +74,18 @@ class Collected:
 def collect(held: Conversation, first: EntryId | None = None) -> Collected:
     """Read the answers of a conversation; with `first`, those whose context has that entry.
 
-    That entry may be the answer itself, or its seal. Raises ArgumentInvalid for an unknown one.
+    That entry may be the answer itself, or its seal. Raises ArgumentInvalid for an unknown one,
+    and for one that leaves no answer.
     """
     if first is not None and first not in held.log.entries:
         raise ArgumentInvalid(f"from_entry: {short(first)} is no entry of this conversation")
     nodes = list(held.order.nodes.values())
     chosen = [n for n in nodes if n.generation is not None and _follows(n, first)]
+    if first is not None and not chosen:
+        raise ArgumentInvalid(
+            f"from_entry: no answer has {short(first)} in its context; choose a message, a request,"
+            " a seal or an answer"
+        )
     needed: set[EntryId] = set()
     for node in chosen:
         each: SealNode | None = node

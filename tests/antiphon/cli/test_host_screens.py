@@ -120,6 +120,11 @@ def replay(out: Output) -> None:
         except AntiphonError as error:
             out.fail(error)
     out.show()
+    try:
+        conclude(out, replace(RECEIPT, accepted=0, tokens=0, refused=2, open=1), TURNS.held)
+    except AntiphonError as error:
+        out.fail(error)
+    out.show()
     saved = replace(
         RECEIPT, outcome=Outcome.DIFFERS, accepted=1, differing=1, first=ANSWERS[1],
         first_cause=Cause.TOKEN, first_token=7,

@@ -78,6 +78,23 @@ async def test_a_conversation_is_verified_and_its_receipt_kept(served: ServedHos
     assert "RECEIPT_INVALID" in refused.stderr
 
 
+async def test_a_replay_that_leaves_no_answer_to_check_is_no_success(
+    served: ServedHost, me: Terminal
+):
+    async with served.host() as host:
+        await me.ok("new", "--host", host.key.hex())
+        empty = await me.run("replay")
+        await me.ok("send", "Name a colour.", "--max-tokens", "5")
+        (listed,) = await me.records("list")
+        # The id of a conversation is that of its first entry, which no context has.
+        none = await me.run("replay", "--from", listed["conversation"])
+    assert (empty.exit_code, none.exit_code) == (1, 1)
+    assert empty.stdout.startswith("none ")
+    assert "NOTHING_YET" in empty.stderr
+    assert "ARGUMENT_INVALID" in none.stderr
+    assert "no answer has" in none.stderr
+
+
 async def test_a_difference_or_an_unjudged_answer_fails_the_command(
     served: ServedHost, me: Terminal
 ):

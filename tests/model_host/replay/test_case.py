@@ -6,6 +6,7 @@ import pytest
 
 from model_host.refusals import BodyUnavailable
 from model_host.replay.case import collect
+from replica.ids import EntryId
 from replica.log.body import FinishReason, Generation
 from replica.refusals import ArgumentInvalid
 from tests.model_host.replay.replayed import Answered
@@ -46,6 +47,15 @@ def test_from_an_entry_only_what_follows_it_is_collected_with_its_ancestors():
     assert [*collect(scene.held, first).order] == [first, second, third]
     with pytest.raises(ArgumentInvalid):
         collect(scene.held, bytes(32))
+
+
+def test_an_entry_that_leaves_no_answer_to_check_is_refused():
+    scene = Answered()
+    scene.asks("a")
+    for first in (scene.held.id, scene.ask("b")):
+        with pytest.raises(ArgumentInvalid, match="no answer has"):
+            collect(scene.held, EntryId(first))
+    assert collect(Answered().held).order == ()
 
 
 def test_a_missing_body_is_part_of_what_is_collected():
