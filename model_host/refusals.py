@@ -164,7 +164,7 @@ class ProfileUnavailable(GenerationRefused):
     """The host offers the profile, and can't load it."""
 
     reason = "PROFILE_UNAVAILABLE"
-    next_step = "Name another profile of the host, or let its operator look into its log."
+    next_step = "Let the host's operator look into its log; requests may name another profile."
 
 
 class BodyUnavailable(GenerationRefused):

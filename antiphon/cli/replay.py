@@ -4,7 +4,7 @@ The host reports each answer and signs a receipt of the whole, which can be kept
 checked later without the host.
 """
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
@@ -52,6 +52,8 @@ MARKS = {
 _NO_ANSWER = ("none", "yellow")
 
 
+_NOT_LOADED = ("PROFILE_TOO_LARGE", "PROFILE_UNAVAILABLE")
+"""Reasons at the beginning of a detail: the host offers the profile, and can't load it."""
 _OTHER_PROFILE = (Cause.OTHER_WEIGHTS, Cause.OTHER_NUMERICS, Cause.OTHER_TEMPLATE)
 
 
@@ -61,6 +63,15 @@ class ReplayUndecided(ChecksFailed):
     next_step = (
         "Replay with `--host KEY` at a host that offers the profiles of these answers, in the"
         " same numerics class and with the same recipes."
+    )
+
+
+class ReplayNotLoaded(ReplayUndecided):
+    """The host can't load the profiles of some answers; the lines above say why."""
+
+    next_step = (
+        "Let the host's operator remove the cause, or replay with `--host KEY` at another host that"
+        " offers these profiles."
     )
 
 
@@ -128,11 +139,11 @@ def register(app: typer.Typer) -> None:
             held = check_readable(await replica.load(chosen))
             mode = ReplayMode.REBUILD if rebuild else ReplayMode.VERIFY
             first = find_entry(held, from_) if from_ is not None else None
-            got = await _ask(session, replica, held, wanted, mode, first)
+            got, findings = await _ask(session, replica, held, wanted, mode, first)
         if receipt is not None:
             with new_file(receipt) as stream:
                 stream.write(encode_receipt(got))
-        conclude(session.out, got, held)
+        conclude(session.out, got, held, findings)
 
 
 async def _ask(
@@ -142,8 +153,8 @@ async def _ask(
     wanted: PublicKey | None,
     mode: ReplayMode,
     first: EntryId | None,
-) -> Receipt:
-    """Show the findings as they come; return the receipt. Raises ReceiptInvalid."""
+) -> tuple[Receipt, list[Finding]]:
+    """Show the findings as they come; return the receipt and them. Raises ReceiptInvalid."""
     host = linked_host(replica, held, wanted)
     async with HostCalls(host.info.address, replica.key, host.key) as calls:
         return await _follow(session, held, calls.replay(held.id, mode, first))
@@ -151,8 +162,9 @@ async def _ask(
 
 async def _follow(
     session: Session, held: Conversation, events: AsyncIterator[ReplayEvent]
-) -> Receipt:
-    """Show what comes; return the receipt at the end. Raises ReceiptInvalid."""
+) -> tuple[Receipt, list[Finding]]:
+    """Show what comes; return the receipt and the findings at the end. Raises ReceiptInvalid."""
+    findings: list[Finding] = []
     with session.out.people.status("replaying") as status:
         async for event in events:
             match event:
@@ -160,8 +172,9 @@ async def _follow(
                     status.update(f"replaying: {done:,} of {total:,} tokens")
                 case Finding():
                     show(session.out, held, event)
+                    findings.append(event)
                 case Receipt():
-                    return event
+                    return event, findings
     raise ReceiptInvalid("the host ended the replay without one")
 
 
@@ -175,6 +188,8 @@ def show(out: Output, held: Conversation, finding: Finding) -> None:
         return
     spent = f"{finding.prompt_tokens:,} + {counted(finding.output_tokens, 'token', 'tokens')}"
     why = [_cause_words(finding.cause)] if finding.cause != Cause.NONE else []
+    if _is_not_loaded(finding):
+        why = ["profile not loaded"]
     if finding.token_index != NO_TOKEN:
         why.append(f"at output token {finding.token_index}")
     if finding.entry:
@@ -185,6 +200,15 @@ def show(out: Output, held: Conversation, finding: Finding) -> None:
         out.item(Text(_INDENT), words, style="dim")
     if finding.answer not in held.log.entries:
         out.note(f"{short(finding.answer)} is not in the log here")
+
+
+def _is_not_loaded(finding: Finding) -> bool:
+    """Say whether the host offers the profile of an answer, and can't load it.
+
+    The protocol has no cause of its own for that: the detail begins with the reason.
+    """
+    reason, *_ = finding.detail.split(":", 1)
+    return finding.cause == Cause.OTHER_WEIGHTS and reason in _NOT_LOADED
 
 
 def _details(finding: Finding) -> Iterator[str]:
@@ -231,7 +255,9 @@ def _record(made: Finding | Receipt) -> dict[str, Any]:
     return record
 
 
-def conclude(out: Output, receipt: Receipt, held: Conversation) -> None:
+def conclude(
+    out: Output, receipt: Receipt, held: Conversation, findings: Sequence[Finding]
+) -> None:
     """Show the receipt of a replay.
 
     Raises ReplayDiffers, ReplayUndecided or NothingReplayed.
@@ -239,16 +265,22 @@ def conclude(out: Output, receipt: Receipt, held: Conversation) -> None:
     _show_receipt(out, receipt)
     if receipt.log_digest != held.log.digest:
         out.note(f"the host replayed a log of {receipt.entries} entries, not the one here")
-    _judge(receipt)
+    _judge(receipt, findings)
 
 
-def _judge(receipt: Receipt) -> None:
-    """Raise an error unless the receipt accepts all answers, and these are not none."""
+def _judge(receipt: Receipt, findings: Sequence[Finding] = ()) -> None:
+    """Raise an error unless the receipt accepts all answers, and these are not none.
+
+    The findings, where they are known, decide what to do about undecided ones.
+    """
     if receipt.differing or receipt.outcome == Outcome.DIFFERS:
         raise ReplayDiffers(f"{counted(receipt.differing, 'answer differs', 'answers differ')}")
     if receipt.undecided or receipt.outcome != Outcome.ACCEPTED:
         undecided = counted(receipt.undecided, "answer is", "answers are")
-        raise ReplayUndecided(f"{undecided} undecided")
+        open_ = [each for each in findings if each.outcome == Outcome.UNDECIDED]
+        are_not_loaded = bool(open_) and all(map(_is_not_loaded, open_))
+        error = ReplayNotLoaded if are_not_loaded else ReplayUndecided
+        raise error(f"{undecided} undecided")
     if not receipt.accepted:
         raise NothingReplayed("the receipt is of no answer")
 

@@ -185,7 +185,8 @@ class HostServiceServicer:
         time; REPLAY_BUSY while another one runs. An answer is judged under the profile
         that its seal states, where the host offers it; else under that of the last
         seal, or the default. A profile that can't be loaded leaves its own answers
-        undecided: OTHER_WEIGHTS.
+        undecided: OTHER_WEIGHTS, with the error in `detail`. If none can be loaded, that
+        error is the answer.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

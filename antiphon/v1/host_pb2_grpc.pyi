@@ -62,7 +62,8 @@ class HostServiceStub:
     time; REPLAY_BUSY while another one runs. An answer is judged under the profile
     that its seal states, where the host offers it; else under that of the last
     seal, or the default. A profile that can't be loaded leaves its own answers
-    undecided: OTHER_WEIGHTS.
+    undecided: OTHER_WEIGHTS, with the error in `detail`. If none can be loaded, that
+    error is the answer.
     """
 
 @_typing.type_check_only
@@ -99,7 +100,8 @@ class HostServiceAsyncStub(HostServiceStub):
     time; REPLAY_BUSY while another one runs. An answer is judged under the profile
     that its seal states, where the host offers it; else under that of the last
     seal, or the default. A profile that can't be loaded leaves its own answers
-    undecided: OTHER_WEIGHTS.
+    undecided: OTHER_WEIGHTS, with the error in `detail`. If none can be loaded, that
+    error is the answer.
     """
 
 class HostServiceServicer(metaclass=_abc_1.ABCMeta):
@@ -205,7 +207,8 @@ class HostServiceServicer(metaclass=_abc_1.ABCMeta):
         time; REPLAY_BUSY while another one runs. An answer is judged under the profile
         that its seal states, where the host offers it; else under that of the last
         seal, or the default. A profile that can't be loaded leaves its own answers
-        undecided: OTHER_WEIGHTS.
+        undecided: OTHER_WEIGHTS, with the error in `detail`. If none can be loaded, that
+        error is the answer.
         """
 
 def add_HostServiceServicer_to_server(servicer: HostServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

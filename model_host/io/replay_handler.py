@@ -8,7 +8,7 @@ and nothing that others need is held meanwhile.
 import asyncio
 import os
 from collections.abc import Callable, Iterable
-from contextlib import AsyncExitStack, suppress
+from contextlib import suppress
 from functools import partial
 from typing import ParamSpec, TypeVar
 
@@ -124,9 +124,18 @@ class ReplayHandler:
         renderers = {offer.profile.digest: offer.renderer for offer in offers.all}
         parts = await _in_thread(parts_of, collected, default.profile.digest, renderers)
         made = _Made(stream.put)
+        failed: list[tuple[Part, HostError]] = []
         # Those that are loaded come first, since another one may take their place.
         for part in sorted(parts, key=lambda part: self._loaded(part) is None):
-            await self._judge(collected, part, mode, made, is_needed=part is parts[0])
+            try:
+                await self._judge(collected, part, mode, made)
+            except (ProfileUnavailable, ProfileTooLarge) as error:
+                failed.append((part, error))
+        if not made.numerics_classes:
+            raise failed[0][1]
+        for part, why in failed:
+            left = [one for one in part.rendered if one.case.entry not in made.findings]
+            made.note([unjudged(one, why) for one in left])
         judges = (part.profile for part in parts if part.profile in made.numerics_classes)
         judge, *further = [Judge(each, made.numerics_classes[each]) for each in judges]
         receipt = receipt_of(
@@ -146,22 +155,15 @@ class ReplayHandler:
         stream.put(sign_receipt(receipt, self._key))
 
     async def _judge(
-        self, collected: Collected, part: Part, mode: ReplayMode, made: "_Made", *, is_needed: bool
+        self, collected: Collected, part: Part, mode: ReplayMode, made: "_Made"
     ) -> None:
         """Judge the answers of one profile, which is loaded for that.
 
-        Raises ProfileUnavailable or ProfileTooLarge where it `is_needed` and can't be loaded.
+        Raises ProfileUnavailable or ProfileTooLarge, which may come behind some findings.
         """
         offer = self._profiles.offers.get(part.profile)
         assert offer is not None, "a part is judged by a profile of this host"
-        async with AsyncExitStack() as stack:
-            try:
-                loaded = await stack.enter_async_context(self._profiles.using(offer))
-            except (ProfileUnavailable, ProfileTooLarge) as error:
-                if is_needed:
-                    raise
-                made.note(unjudged(one, error) for one in part.rendered)
-                return
+        async with self._profiles.using(offer) as loaded:
             made.numerics_classes[part.profile] = loaded.numerics_class
             loop = asyncio.get_running_loop()
             replay = await _in_thread(self._prepare, loop, collected, part, mode, loaded)

@@ -56,7 +56,10 @@ def parts_of(
 
 
 def unjudged(rendered: RenderedCase, error: HostError) -> Finding:
-    """Return the finding of an answer whose profile can't be loaded here."""
+    """Return the finding of an answer whose profile can't be loaded here: `error` says why.
+
+    OTHER_WEIGHTS is the nearest cause that the protocol has: what could judge it is not here.
+    """
     case, recorded = rendered.case, rendered.case.recorded
     return Finding(
         answer=case.entry,

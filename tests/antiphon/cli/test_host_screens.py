@@ -68,8 +68,12 @@ DIFFERS = replace(
 )  # fmt: skip
 UNDECIDED = replace(
     ACCEPTED, answer=ANSWERS[1], outcome=Outcome.UNDECIDED, cause=Cause.OTHER_WEIGHTS,
-    token_index=NO_TOKEN, detail="the profile of the answer is not loaded here",
+    token_index=NO_TOKEN, detail="token 88 at 7, where the request yields 1234",
     logprobs=(-0.1, -0.5, -2.25),
+)  # fmt: skip
+NOT_LOADED = replace(
+    UNDECIDED, checked_tokens=0, logprobs=(),
+    detail="PROFILE_UNAVAILABLE: small: its model is another file than at the start of the host",
 )  # fmt: skip
 RECEIPT = Receipt(
     TURNS.host.public, TURNS.held.id, TURNS.held.log.digest, len(TURNS.held.log),
@@ -107,21 +111,22 @@ def warm(out: Output) -> None:
 
 def replay(out: Output) -> None:
     show(out, TURNS.held, ACCEPTED)
-    conclude(out, RECEIPT, TURNS.held)
+    conclude(out, RECEIPT, TURNS.held, [ACCEPTED])
     for finding, counts in (
         (DIFFERS, {"accepted": 1, "differing": 1, "outcome": Outcome.DIFFERS}),
         (UNDECIDED, {"accepted": 1, "undecided": 1, "outcome": Outcome.UNDECIDED}),
+        (NOT_LOADED, {"accepted": 1, "undecided": 1, "outcome": Outcome.UNDECIDED}),
     ):
         out.show()
         show(out, TURNS.held, ACCEPTED)
         show(out, TURNS.held, finding)
         try:
-            conclude(out, replace(RECEIPT, **counts), TURNS.held)
+            conclude(out, replace(RECEIPT, **counts), TURNS.held, [ACCEPTED, finding])
         except AntiphonError as error:
             out.fail(error)
     out.show()
     try:
-        conclude(out, replace(RECEIPT, accepted=0, tokens=0, refused=2, open=1), TURNS.held)
+        conclude(out, replace(RECEIPT, accepted=0, tokens=0, refused=2, open=1), TURNS.held, [])
     except AntiphonError as error:
         out.fail(error)
     out.show()
@@ -154,4 +159,4 @@ def test_a_view_of_a_host_is_its_golden_screen(name: str) -> None:
 
 def test_an_undecided_answer_is_no_accepted_one() -> None:
     with pytest.raises(ReplayUndecided), suppress(ValueError):
-        conclude(Output(), replace(RECEIPT, outcome=Outcome.UNDECIDED), TURNS.held)
+        conclude(Output(), replace(RECEIPT, outcome=Outcome.UNDECIDED), TURNS.held, [])

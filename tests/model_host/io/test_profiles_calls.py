@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from model_host.refusals import ProfileUnavailable
 from replica.conversation import Cause, Outcome, ReplayMode
 from replica.ids import EntryId
 from replica.io.host_calls import HostCalls
@@ -74,16 +75,31 @@ async def test_a_rebuild_compares_what_each_profile_has_cached(tmp_path: Path):
         assert all(one.cached_tokens >= one.prompt_tokens for one in found)
 
 
-async def test_answers_of_a_profile_that_can_not_be_loaded_alone_are_undecided(tmp_path: Path):
+@pytest.mark.parametrize("last", [0, 1])
+async def test_answers_of_a_profile_that_can_not_be_loaded_alone_are_undecided(
+    last: int, tmp_path: Path
+):
     async with two_profiles(tmp_path, memory_bytes_max=ONE) as two:
         first, second = await asked(two)
-        change_weights(tmp_path / "first", 3.0)
+        offers = two.host.profiles.offers.all
+        await two.talk.ask("more", tokens=4, profile=offers[last].profile.digest)
+        async with two.host.profiles.using(two.second):  # the first one is not loaded then
+            change_weights(tmp_path / "first", 3.0)
         got = await replay(two.talk, two.host)
         assert got.of(two.talk, second).outcome == Outcome.ACCEPTED
         lost = got.of(two.talk, first)
         assert (lost.outcome, lost.cause) == (Outcome.UNDECIDED, Cause.OTHER_WEIGHTS)
         assert lost.detail.startswith("PROFILE_UNAVAILABLE: ")
         assert (got.receipt.profile, got.receipt.further) == (two.second.profile.digest, ())
+
+
+async def test_a_replay_of_answers_of_a_profile_that_can_not_be_loaded_is_refused(tmp_path: Path):
+    async with two_profiles(tmp_path, memory_bytes_max=ONE) as two:
+        await two.talk.ask("hello", tokens=4)
+        async with two.host.profiles.using(two.second):
+            change_weights(tmp_path / "first", 3.0)
+        with pytest.raises(ProfileUnavailable):
+            await replay(two.talk, two.host)
 
 
 async def test_pages_are_those_of_the_last_seals_profile_and_load_nothing(tmp_path: Path):
