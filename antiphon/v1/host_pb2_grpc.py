@@ -183,10 +183,11 @@ class HostServiceServicer:
     def Replay(self, request, context):
         """Compute a conversation again from its log, and check its answers. One at a
         time; REPLAY_BUSY while another one runs. An answer is judged under the profile
-        that its seal states, where the host offers it; else under that of the last
-        seal, or the default. A profile that can't be loaded leaves its own answers
-        undecided: OTHER_WEIGHTS, with the error in `detail`. If none can be loaded, that
-        error is the answer.
+        that its seal states, where the host offers it; else under the first offered
+        one that renders its context as sealed and has its numerics class, or that
+        renders it so, or the default. A profile that can't be loaded leaves its own
+        answers undecided: OTHER_WEIGHTS, with the error in `detail`. If none can be
+        loaded, that error is the answer.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

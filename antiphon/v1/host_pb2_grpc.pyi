@@ -60,10 +60,11 @@ class HostServiceStub:
     Replay: _grpc.UnaryStreamMultiCallable[_host_pb2.ReplayRequest, _host_pb2.ReplayResponse]
     """Compute a conversation again from its log, and check its answers. One at a
     time; REPLAY_BUSY while another one runs. An answer is judged under the profile
-    that its seal states, where the host offers it; else under that of the last
-    seal, or the default. A profile that can't be loaded leaves its own answers
-    undecided: OTHER_WEIGHTS, with the error in `detail`. If none can be loaded, that
-    error is the answer.
+    that its seal states, where the host offers it; else under the first offered
+    one that renders its context as sealed and has its numerics class, or that
+    renders it so, or the default. A profile that can't be loaded leaves its own
+    answers undecided: OTHER_WEIGHTS, with the error in `detail`. If none can be
+    loaded, that error is the answer.
     """
 
 @_typing.type_check_only
@@ -98,10 +99,11 @@ class HostServiceAsyncStub(HostServiceStub):
     Replay: _aio.UnaryStreamMultiCallable[_host_pb2.ReplayRequest, _host_pb2.ReplayResponse]  # type: ignore[assignment]
     """Compute a conversation again from its log, and check its answers. One at a
     time; REPLAY_BUSY while another one runs. An answer is judged under the profile
-    that its seal states, where the host offers it; else under that of the last
-    seal, or the default. A profile that can't be loaded leaves its own answers
-    undecided: OTHER_WEIGHTS, with the error in `detail`. If none can be loaded, that
-    error is the answer.
+    that its seal states, where the host offers it; else under the first offered
+    one that renders its context as sealed and has its numerics class, or that
+    renders it so, or the default. A profile that can't be loaded leaves its own
+    answers undecided: OTHER_WEIGHTS, with the error in `detail`. If none can be
+    loaded, that error is the answer.
     """
 
 class HostServiceServicer(metaclass=_abc_1.ABCMeta):
@@ -205,10 +207,11 @@ class HostServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_abc.Iterator[_host_pb2.ReplayResponse], _abc.AsyncIterator[_host_pb2.ReplayResponse]]:
         """Compute a conversation again from its log, and check its answers. One at a
         time; REPLAY_BUSY while another one runs. An answer is judged under the profile
-        that its seal states, where the host offers it; else under that of the last
-        seal, or the default. A profile that can't be loaded leaves its own answers
-        undecided: OTHER_WEIGHTS, with the error in `detail`. If none can be loaded, that
-        error is the answer.
+        that its seal states, where the host offers it; else under the first offered
+        one that renders its context as sealed and has its numerics class, or that
+        renders it so, or the default. A profile that can't be loaded leaves its own
+        answers undecided: OTHER_WEIGHTS, with the error in `detail`. If none can be
+        loaded, that error is the answer.
         """
 
 def add_HostServiceServicer_to_server(servicer: HostServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

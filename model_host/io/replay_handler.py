@@ -25,12 +25,13 @@ from model_host.io.prepared import prepared_run
 from model_host.io.profiles import Loaded, Profiles
 from model_host.io.replay_stream import ReplayStream
 from model_host.io.request_handler import RequestHandler
-from model_host.kv import PagePool, last_seal
+from model_host.kv import PagePool
 from model_host.refusals import ProfileUnavailable
 from model_host.replay import (
     Collected,
     Computation,
     Conditions,
+    Judges,
     Part,
     RenderedCase,
     Replay,
@@ -76,6 +77,7 @@ class ReplayHandler:
         self._handler = handler
         self.is_busy = False
         """Whether a replay is computed."""
+        self._classes: dict[Digest, Digest] = {}  # of the profiles whose class was asked for
         self._unread: list[ReplayStream] = []  # of replays that are computed
 
     async def replay(self, request: pb.ReplayRequest, context: rpc.Context) -> None:
@@ -119,10 +121,8 @@ class ReplayHandler:
         self, held: Conversation, mode: ReplayMode, first: EntryId, stream: ReplayStream
     ) -> None:
         """Show the findings, and the receipt last."""
-        collected, offers = collect(held, first or None), self._profiles.offers
-        default = offers.of_seal(last_seal(held))
-        renderers = {offer.profile.digest: offer.renderer for offer in offers.all}
-        parts = await _in_thread(parts_of, collected, default.profile.digest, renderers)
+        collected = collect(held, first or None)
+        parts = await self._parts(collected)
         made = _Made(stream.put)
         failed: list[tuple[Part, HostError]] = []
         # Those that are loaded come first, since another one may take their place.
@@ -153,6 +153,27 @@ class ReplayHandler:
             outcome=receipt.outcome, tokens=receipt.tokens,
         )  # fmt: skip
         stream.put(sign_receipt(receipt, self._key))
+
+    async def _parts(self, collected: Collected) -> list[Part]:
+        """Return the parts that profiles judge. Some are loaded, if their class decides."""
+        offers = self._profiles.offers
+        renderers = {offer.profile.digest: offer.renderer for offer in offers.all}
+        judges = await _in_thread(Judges, collected, renderers)
+        while (wanted := judges.wanted) is not None:
+            judges.note(wanted, await self._numerics_class(wanted))
+        return await _in_thread(parts_of, collected, judges.of, renderers)
+
+    async def _numerics_class(self, profile: Digest) -> Digest | None:
+        """Return the numerics class of a profile, which is loaded once for it; None if it can't."""
+        offer = self._profiles.offers.get(profile)
+        assert offer is not None, "it is a profile of this host"
+        if profile not in self._classes:
+            try:
+                async with self._profiles.using(offer) as loaded:
+                    self._classes[profile] = loaded.numerics_class
+            except (ProfileUnavailable, ProfileTooLarge):  # its own answers will say so
+                return None
+        return self._classes[profile]
 
     async def _judge(
         self, collected: Collected, part: Part, mode: ReplayMode, made: "_Made"

@@ -3,7 +3,7 @@
 from model_host.replay.case import Collected, collect
 from model_host.replay.computation import Computation, Result, Work
 from model_host.replay.findings import receipt_of
-from model_host.replay.judges import Part, parts_of, unjudged
+from model_host.replay.judges import Judges, Part, parts_of, unjudged
 from model_host.replay.pages import ReplayPages
 from model_host.replay.passes import Pass
 from model_host.replay.rendering import RenderedCase, render_cases
@@ -14,6 +14,7 @@ __all__ = [
     "Collected",
     "Computation",
     "Conditions",
+    "Judges",
     "Part",
     "Pass",
     "RenderedCase",
