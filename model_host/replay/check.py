@@ -31,6 +31,8 @@ from replica.ids import Digest, EntryId
 from replica.log import FinishReason, Generation, TokenLogprobs
 
 _NO_DIGEST = Digest(bytes(32))
+_ENDS_OF_FORMS = (FinishReason.STOP, FinishReason.TOOL_CALLS)
+"""How an answer ends where its grammar is complete."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +74,10 @@ class AnswerCheck:
         self._samplers = samplers
         self._run: Run | None = None
         self._has_grammar = False
+        self._is_form_lost = False
+        """Whether the state of its grammar is unknown: nothing says where the form ends."""
+        self._is_cut = False
+        """Whether a token that is in no vocabulary here was left unjudged."""
         self._sampler: Sampler | None = None
         self._done = self._checked = self._differing = self._cached_tokens = 0
         self._logprobs: list[float] = []
@@ -98,6 +104,8 @@ class AnswerCheck:
         self._has_grammar = run.grammar is not None
         if self.case.request.profile not in (None, self.case.seal.profile):
             self._note(Cause.REQUEST, "its seal states another profile than the request names")
+        if self._has_grammar and self.recorded.grammar_engine != self._here.grammar_engine:
+            run.grammar, self._is_form_lost = None, True
         if self._hard is Cause.NONE:
             self._sampler = self._samplers.of(self.recorded.sampler_digest)
 
@@ -154,6 +162,8 @@ class AnswerCheck:
             self._logprobs.append(self._samplers.present.logprob(logits, token_id))
         if is_known:
             self._add(self._run, index, stated)
+        else:
+            self._is_cut = True
 
     def _add(self, run: Run, index: int, stated: TokenLogprobs | None) -> None:
         """Add a recorded token to the run, also one that its grammar does not allow."""
@@ -161,9 +171,10 @@ class AnswerCheck:
         try:
             run.add_token(token_id, stated)
         except GrammarFailed as error:
-            words = f"token {token_id} at {index} has not the form asked for: {error.detail}"
-            self._note(Cause.TOKEN, words, index)
-            run.grammar = None  # no state of it follows from here on
+            if self._hard is Cause.NONE:  # else HOST-75 allows no verdict on a token
+                words = f"token {token_id} at {index} has not the form asked for: {error.detail}"
+                self._note(Cause.TOKEN, words, index)
+            run.grammar, self._is_form_lost = None, True  # no state of it follows from here on
             run.add_token(token_id, stated)
 
     def _judge(
@@ -221,34 +232,43 @@ class AnswerCheck:
     def _compare_rest(self, run: Run) -> None:
         """Compare end, text, usage and drafts with those of the run."""
         recorded = self.recorded
-        self._end(run)
-        if self._difference is not None:
-            return
-        made = run.generation(recorded.usage, _NO_DIGEST, profile=None, numerics_class=_NO_DIGEST)
-        shown = recorded.parts, recorded.visible_bytes
-        # A host that closes a run of another profile may lack its tokenizer: it shows nothing.
-        is_closed_blindly = self._states_no_recipe and shown == ((), 0)
-        if shown != (made.parts, made.visible_bytes) and not is_closed_blindly:
-            self._note(Cause.TEXT, "its text is not that of its tokens")
+        if not self._is_cut:
+            self._end(run)
+            if self._difference is not None:
+                return
+            self._compare_text(run)
         if recorded.grammar_engine and not self._has_grammar:
             self._note(Cause.REQUEST, "it states a grammar engine, and its request has no grammar")
-        if self._hard is Cause.NONE and made.grammar_digest != recorded.grammar_digest:
-            self._note(Cause.REQUEST, "it states another grammar than the request has")
         self._compare_usage()
         stream = start_digest(self.case.request_id, recorded.run)
         if recorded.draft_digest != extend_digest(stream, recorded.token_ids):
             self._note(Cause.DRAFTS, "its draft digest is not that of its tokens")
 
+    def _compare_text(self, run: Run) -> None:
+        """Compare text and grammar with those of a run that has ended."""
+        recorded = self.recorded
+        made = run.generation(recorded.usage, _NO_DIGEST, profile=None, numerics_class=_NO_DIGEST)
+        shown = recorded.parts, recorded.visible_bytes
+        # A host that closes a run of another profile may lack its tokenizer: it shows nothing.
+        is_closed_blindly = _states_no_recipe(recorded) and shown == ((), 0)
+        if shown != (made.parts, made.visible_bytes) and not is_closed_blindly:
+            self._note(Cause.TEXT, "its text is not that of its tokens")
+        if self._hard is Cause.NONE and made.grammar_digest != recorded.grammar_digest:
+            self._note(Cause.REQUEST, "it states another grammar than the request has")
+
     def _end(self, run: Run) -> None:
         """End the run as the log states it, if a rule or an event justifies that."""
         stated, recorded, last = self.recorded.finish_reason, self.recorded, self._done - 1
         # HOST-77: "INTERRUPTED always", also behind an end that the host did not live to state.
-        is_interrupted = stated == FinishReason.INTERRUPTED
+        # A form whose state is unknown may have ended it, also where a limit does.
+        is_free = stated == FinishReason.INTERRUPTED or (
+            self._is_form_lost and stated in _ENDS_OF_FORMS
+        )
         if run.finished is not None:
-            if run.finished[0] != stated and not is_interrupted:
+            if run.finished[0] != stated and not is_free:
                 words = f"it ends with {run.finished[0].name}: {run.finished[1]}"
                 self._note(Cause.ENDING, words, last)
-        elif is_interrupted or (stated == FinishReason.CANCELLED and self.case.is_cancelled):
+        elif is_free or (stated == FinishReason.CANCELLED and self.case.is_cancelled):
             run.end(FinishReason(stated), recorded.finish_detail)
         else:
             self._note(Cause.ENDING, "no rule ends it here", last)
@@ -263,11 +283,6 @@ class AnswerCheck:
             self._note(Cause.USAGE, f"it states {usage.output_tokens} output tokens")
 
     # --- the verdict ----------------------------------------------------------------------
-
-    @property
-    def _states_no_recipe(self) -> bool:
-        """Whether it was closed by a host that did not have its profile (HOST-35)."""
-        return (self.recorded.sampler_digest, self.recorded.render_recipe_digest) == (None, None)
 
     @property
     def _hard(self) -> Cause:
@@ -292,7 +307,7 @@ class AnswerCheck:
             return Outcome.ACCEPTED, hard
         # HOST-77: nobody can say by which recipe its tokens were chosen, and there may be none.
         was_closed = self.recorded.finish_reason == FinishReason.INTERRUPTED
-        if was_closed and self._states_no_recipe:
+        if was_closed and _states_no_recipe(self.recorded):
             if not self.recorded.token_ids:
                 return Outcome.ACCEPTED, Cause.NONE
             hard = Cause.SAMPLING_UNKNOWN
@@ -302,3 +317,8 @@ class AnswerCheck:
         """Note a difference; the first one counts."""
         if self._difference is None:
             self._difference = _Difference(cause, detail, token_index)
+
+
+def _states_no_recipe(answer: Generation) -> bool:
+    """Say whether it was closed by a host that did not have its profile (HOST-35)."""
+    return (answer.sampler_digest, answer.render_recipe_digest) == (None, None)

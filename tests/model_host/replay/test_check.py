@@ -1,6 +1,7 @@
 """One answer: what is computed of it, foreign tokens, a grammar's masks."""
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,7 +16,7 @@ from model_host.sampling import RECIPE_DIGEST
 from replica.conversation import Cause, Outcome
 from replica.errors import HostError
 from replica.ids import Digest
-from replica.log.body import FinishReason, Generation
+from replica.log.body import FinishReason, Generation, Text, Usage
 from tests.model_host.number_engine import VOCAB
 from tests.model_host.rendering.test_render import RENDERER
 from tests.model_host.replay.replayed import HERE, Answered, make_run
@@ -115,13 +116,78 @@ def test_the_masks_of_a_grammar_apply_at_each_token():
     assert grammar.seen == [token_id]
 
 
-def test_a_token_that_the_form_forbids_differs_where_no_logits_say_so():
-    (token_id, *_) = answered_ids()
-    check = check_of(answered(1, change=with_grammar), Allowing(7), numerics_class=bytes(32))
-    check.receive(0, choosing(token_id))
+@pytest.mark.parametrize("limit", [2, 3])
+@pytest.mark.parametrize("finish", [FinishReason.LENGTH, FinishReason.STOP])
+@pytest.mark.parametrize(
+    ("states", "cause"),
+    [
+        ({"numerics_class": Digest(b"o" * 32)}, Cause.OTHER_NUMERICS),
+        ({"sampler_digest": Digest(b"o" * 32)}, Cause.SAMPLING_UNKNOWN),
+        ({"sampler_digest": None}, Cause.SAMPLING_UNKNOWN),
+        ({"grammar_engine": "other 1.0"}, Cause.SAMPLING_UNKNOWN),
+    ],
+)
+def test_a_token_that_the_form_forbids_is_no_difference_where_tokens_are_not_judged(
+    states: dict[str, Any], cause: Cause, finish: FinishReason, limit: int
+):
+    """HOST-75. Nor is its end, where a form may be the reason of it."""
+
+    def change(honest: Generation) -> Generation:
+        return cut(replace(with_grammar(honest), finish_reason=finish, **states), 2)
+
+    check = check_of(answered(limit, change=change), Allowing(7))
+    for index, token_id in enumerate(check.recorded.token_ids):
+        check.receive(index, choosing(token_id))
     found = check.finding()
-    assert (found.cause, found.token_index) == (Cause.TOKEN, 0)
-    assert "not the form asked for" in found.detail
+    if (finish, limit) == (FinishReason.LENGTH, 3):
+        assert (found.outcome, found.cause) == (Outcome.DIFFERS, Cause.ENDING)
+        return
+    assert (found.outcome, found.cause) == (Outcome.UNDECIDED, cause)
+    assert (len(found.logprobs), found.checked_tokens) == (2, 0)
+
+
+def cut(told: Generation, tokens: int) -> Generation:
+    """Return an answer with its first tokens alone, each of which is one byte of text."""
+    text = b"".join(bytes([i]) for i in told.token_ids[:tokens])
+    return replace(
+        told, token_ids=told.token_ids[:tokens], usage=replace(told.usage, output_tokens=tokens),
+        parts=(Text(text.decode()),), visible_bytes=len(text),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("engine", ["other 1.0", HERE.grammar_engine])
+def test_where_a_form_ends_is_judged_for_its_own_engine_alone(engine: str):
+    def change(honest: Generation) -> Generation:
+        return replace(with_grammar(honest), grammar_engine=engine)
+
+    scene = answered(2, change=change)
+    first, second = check_of(scene).recorded.token_ids
+    check = check_of(scene, Complete(first))
+    for index, token_id in enumerate((first, second)):
+        check.receive(index, choosing(token_id))
+    found = check.finding()
+    if engine == HERE.grammar_engine:
+        assert (found.outcome, found.cause) == (Outcome.DIFFERS, Cause.ENDING)
+    else:
+        assert (found.outcome, found.cause) == (Outcome.UNDECIDED, Cause.SAMPLING_UNKNOWN)
+
+
+@pytest.mark.parametrize("foreign", [VOCAB, 2**31])
+def test_a_token_outside_the_vocabulary_is_no_difference_where_tokens_are_not_judged(foreign: int):
+    other = Digest(b"o" * 32)
+    scene = answered(3, first=foreign, change=lambda told: replace(told, numerics_class=other))
+    check = check_of(scene)
+    check.receive(0, choosing(5))
+    found = check.finding()
+    assert (found.outcome, found.cause) == (Outcome.UNDECIDED, Cause.OTHER_NUMERICS)
+    # What no token says is compared.
+    wrong = Usage(output_tokens=9)
+    scene = answered(
+        3, first=foreign, change=lambda told: replace(told, numerics_class=other, usage=wrong)
+    )
+    check = check_of(scene)
+    check.receive(0, choosing(5))
+    assert check.finding().cause == Cause.USAGE
 
 
 def test_the_grammar_and_its_engine_are_those_of_the_answer():
