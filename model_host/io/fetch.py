@@ -16,13 +16,14 @@ import tempfile
 import time
 import zipfile
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, get_args
 
 from model_host.engine import file_sha256
-from model_host.errors import ModelFileError
+from model_host.errors import ModelFileError, ModelFileMissing
 from model_host.io.config import Numerics
 from replica.errors import AntiphonError
 from replica.io import at_home, python
@@ -128,35 +129,47 @@ def known_name(sha256: bytes) -> str | None:
 def resolve(name_or_path: str) -> Path:
     """Return the file or folder of a model; one known by name is checked by its digest.
 
-    Raises ModelMissing, ModelDigestMismatch, ModelUnknown or ConfigInvalid.
+    Raises ModelMissing, ModelDigestMismatch, ModelUnknown, ModelFileMissing or ConfigInvalid.
     """
     for model in MODELS:
         if model.name == name_or_path:
             path = path_of(model)
-            if not path.is_file():
-                raise ModelMissing(f"{model.name} is not at {path}")
-            _check_digest(model, path, file_sha256(path).hex())
+            with _reading(path):
+                if not path.is_file():
+                    raise ModelMissing(f"{model.name} is not at {path}")
+                _check_digest(model, path, file_sha256(path).hex())
             return path
     path = at_home(Path(name_or_path))
-    if not path.exists():
-        raise ModelUnknown(f"'{name_or_path}' is neither a known model nor a file or folder")
+    with _reading(path):
+        if not path.exists():
+            raise ModelUnknown(f"'{name_or_path}' is neither a known model nor a file or folder")
     return path
+
+
+@contextmanager
+def _reading(path: Path) -> Iterator[None]:
+    """Raise ModelFileMissing where the system refuses to read a model."""
+    try:
+        yield
+    except OSError as error:
+        raise ModelFileMissing(f"{path} can't be read: {error.strerror or error}.") from error
 
 
 def pull(name: str) -> Path:
     """Fetch a model unless it is here already; return its path.
 
-    Progress goes to stderr. Raises ModelUnknown, ModelDownloadFailed,
+    Progress goes to stderr. Raises ModelUnknown, ModelDownloadFailed, ModelFileMissing,
     ModelDigestMismatch or ModelFileUnwritable; then nothing was changed.
     """
     model = _known(name)
     path = path_of(model)
-    if path.is_file():
-        with path.open("rb") as file:
-            found = _digest(file, path.stat().st_size, f"checking {path.name}")
-        _check_digest(model, path, found)
-        _say(f"{name} is at {path}, digest checked")
-        return path
+    with _reading(path):
+        if path.is_file():
+            with path.open("rb") as file:
+                found = _digest(file, path.stat().st_size, f"checking {path.name}")
+            _check_digest(model, path, found)
+            _say(f"{name} is at {path}, digest checked")
+            return path
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         # In the final folder, so that the last step is a rename on one disk.

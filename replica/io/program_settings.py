@@ -49,9 +49,11 @@ def _endpoint(text: str) -> str:
 
 
 def _named(value: object) -> object:
-    """Refuse the empty name, which is the working directory to a Path."""
+    """Refuse the empty name, which is the working directory to a Path, and what names no file."""
     if value == "":
         raise ValueError("the folder has no name")
+    if "\0" in str(value):
+        raise ValueError("the name of a folder has no zero byte")
     return value
 
 

