@@ -12,7 +12,23 @@ derived state: nothing deletes them.
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from replica.io import load_or_create_secret
+import structlog
+
+from replica.io import load_or_create_secret, typed_errors
+from replica.refusals import KeyFileInvalid
+
+log = structlog.get_logger()
+
+_NAMES = ("salt", "checkpoint", "archive")
+
+
+class KeyRingMissing(KeyFileInvalid):
+    """The folder of the key ring has no secret, and the checkpoints here are of another ring."""
+
+    next_step = (
+        "Correct `key_ring`, or copy salt.secret, checkpoint.secret and archive.secret of the ring"
+        " there. To begin with a new ring, delete the folder of the checkpoints."
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,5 +42,24 @@ class KeyRing:
     @classmethod
     def load(cls, folder: Path) -> "KeyRing":
         """Read the secrets of a folder; create those that are missing. Raises KeyFileInvalid."""
-        names = ("salt", "checkpoint", "archive")
-        return cls(*(load_or_create_secret(folder / f"{name}.secret") for name in names))
+        return cls(*(load_or_create_secret(_path(folder, name)) for name in _NAMES))
+
+    @classmethod
+    def load_named(cls, folder: Path, checkpoints: Path) -> "KeyRing":
+        """Read the ring in the folder that an operator names, which a typing error may be in.
+
+        One without a secret is made where no checkpoint is stored, which it would make useless.
+        Raises KeyRingMissing or KeyFileInvalid.
+        """
+        with typed_errors():
+            is_new = not any(_path(folder, name).exists() for name in _NAMES)
+            if is_new and any(checkpoints.glob("*/*.manifest")):
+                raise KeyRingMissing(f"{folder} has no key ring, and {checkpoints} has checkpoints")
+        ring = cls.load(folder)
+        if is_new:
+            log.info("key ring made", path=str(folder))
+        return ring
+
+
+def _path(folder: Path, name: str) -> Path:
+    return folder / f"{name}.secret"

@@ -76,15 +76,19 @@ class ManifestFiles:
     def load(self, folder: Path) -> tuple[list[tuple[Path, Manifest]], int]:
         """Return the manifests, newest first, and the number of broken ones removed."""
         paths = sorted(pack_files.manifests(folder), key=pack_files.changed_ns, reverse=True)
-        found, broken = [], 0
+        found, errors = [], list[str]()
         for path in paths:
             try:
                 found.append((path, decode_manifest(pack_files.read_whole(path), self._mac_key)))
-            except (CheckpointCorrupt, OSError):
+            except (CheckpointCorrupt, OSError) as error:
                 pack_files.drop(path)
-                broken += 1
-        self._counters.corrupt += broken
-        return found, broken
+                errors.append(str(error))
+        if errors:
+            self._counters.corrupt += len(errors)
+            log.warning(
+                "checkpoints removed", path=str(folder), count=len(errors), detail=errors[0]
+            )
+        return found, len(errors)
 
     def measure(self, folder: Path) -> None:
         """Note the bytes of a folder, which was used just now."""

@@ -73,6 +73,8 @@ log = structlog.get_logger()
 
 LINK_WAIT_S = 2.0
 """Seconds in which a hub that is there lists this host, before the host says that it is ready."""
+_CHECKPOINTS = "checkpoints"
+"""The folder of checkpoints, below that of derived state."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,8 +134,8 @@ async def start(config: HostConfig, engine: TorchEngine | None = None) -> AsyncI
     store = data_dir / "log" / "log.db"
     key = load_or_begin(data_dir / "identity.key", store, is_host=True)
     authenticator = Authenticator(key, load_or_create_secret(data_dir / "ticket.secret"))
-    ring = KeyRing.load(config.key_ring.expanduser() if config.key_ring else data_dir)
     derived = data_dir / "derived"
+    ring = _ring(config, data_dir, derived)
     pages = _checkpoints(config, derived, ring)
     operators = Operators(authenticator.public, map(key_from_hex, config.operator_keys))
     offers, engine = await _load(config, engine)
@@ -276,9 +278,15 @@ def _load_engine(config: HostConfig, file: ModelFile, numerics: str) -> TorchEng
     )
 
 
+def _ring(config: HostConfig, data_dir: Path, derived: Path) -> KeyRing:
+    if config.key_ring is None:
+        return KeyRing.load(data_dir)
+    return KeyRing.load_named(config.key_ring.expanduser(), derived / _CHECKPOINTS)
+
+
 def _checkpoints(config: HostConfig, derived: Path, ring: KeyRing) -> Checkpoints:
     pages = Checkpoints(
-        derived / "checkpoints",
+        derived / _CHECKPOINTS,
         mac_key=ring.checkpoint,
         budget_bytes=config.checkpoint_bytes_max,
     )

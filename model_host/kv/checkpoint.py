@@ -147,7 +147,7 @@ def decode_manifest(data: bytes, mac_key: bytes) -> Manifest:
         raise CheckpointCorrupt("A manifest is too long or has a wrong magic.")
     body = data[40:]
     if not hmac.compare_digest(data[8:40], _mac(mac_key, body)):
-        raise CheckpointCorrupt("A manifest's MAC is wrong.")
+        raise CheckpointCorrupt("A manifest's MAC is wrong: it is damaged, or of another key ring.")
     reader = _Reader(body)
     seal, generation = reader.read(32), reader.read(reader.number(1))
     tokens, lineage, namespace = reader.number(4), reader.read(32), reader.read(32)
