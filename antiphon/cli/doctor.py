@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import grpc
 import typer
@@ -158,7 +159,6 @@ def _disk(session: Session) -> Finding:
 def _model(session: Session) -> Finding:
     name = without_numerics(session.settings.model)
     argv = python("-m", "model_host", "list", "--json")
-    step = "`antiphon model pull` fetches it (98 MB)."
     try:
         done = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)  # noqa: S603
         models = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
@@ -168,13 +168,26 @@ def _model(session: Session) -> Finding:
         return Finding("warn", "model", "the list of models can't be read", "antiphon model list")
     for model in models:
         if model.get("name") == name:
-            if model.get("present"):
-                return Finding("ok", "model", f"{name}  {model.get('path', '')}")
-            return Finding("warn", "model", f"{name} is not downloaded yet", step)
-    if Path(name).expanduser().exists():
+            return _known_model(name, model)
+    path = Path(name).expanduser()
+    if path.exists():
+        if not os.access(path, os.R_OK):
+            return Finding("fail", "model", f"{name} can't be read", "Make it readable.")
         return Finding("ok", "model", f"{name} (a path)")
     detail = f"'{name}' is neither a known model nor a file or folder"
     return Finding("warn", "model", detail, "`antiphon model list` shows the known ones.")
+
+
+def _known_model(name: str, described: dict[str, Any]) -> Finding:
+    """Return the finding about a model that is known by name; its digest is checked at a start."""
+    problem = described.get("problem")
+    if problem is None:
+        return Finding("ok", "model", f"{name}  {described.get('path', '')}")
+    step = "`antiphon model pull` fetches it (98 MB)."
+    if problem == "not fetched":
+        return Finding("warn", "model", f"{name} is not downloaded yet", step)
+    step = "Make the file readable, or delete it and run `antiphon model pull`."
+    return Finding("fail", "model", f"{name}: {problem}", step)
 
 
 async def _store_hub_and_host(session: Session) -> AsyncIterator[Finding]:

@@ -3,7 +3,7 @@
 import asyncio
 import os
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from io import FileIO
 from pathlib import Path
@@ -14,6 +14,7 @@ from antiphon.v1 import host_pb2 as pb
 from model_host.errors import (
     ArchiveInvalid,
     ArchiveTooLarge,
+    CheckpointWriteFailed,
 )
 from model_host.io.archive_files import append, store_archive, unnamed_file
 from model_host.io.callers import Callers, Places, check_member
@@ -33,7 +34,7 @@ from replica.ids import EntryId, PublicKey, short
 from replica.io import next_message, rpc, to_the_end
 from replica.limits import ARCHIVE_BYTES_MAX, EXPORTS_MAX, IMPORT_TIMEOUT_S, IMPORTS_MAX
 from replica.log import Kind
-from replica.refusals import NotAllowed
+from replica.refusals import NotAllowed, StoreReadOnly
 
 log = structlog.get_logger()
 
@@ -148,14 +149,18 @@ class ArchiveService:
     async def _received(
         self, first: bytes, requests: AsyncIterator[pb.ImportRequest]
     ) -> AsyncIterator[FileIO]:
-        """Receive an archive into a file without a name."""
-        with unnamed_file(self._folder) as file:
-            await append(file, self._pages, first)
+        """Receive an archive into a file without a name. Raises CheckpointWriteFailed."""
+        async with AsyncExitStack() as stack:
             try:
+                file = stack.enter_context(unnamed_file(self._folder))
+                await append(file, self._pages, first)
                 async with asyncio.timeout(IMPORT_TIMEOUT_S):
                     await self._write_rest(file, len(first), requests)
             except TimeoutError as error:
                 raise ArchiveInvalid("It did not arrive in time.") from error
+            except StoreReadOnly as error:  # the caller would take the words for its own folder's
+                log.warning("archive not received", path=str(self._folder), detail=error.detail)
+                raise CheckpointWriteFailed from error
             yield file
 
     async def _write_rest(

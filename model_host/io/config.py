@@ -97,7 +97,12 @@ class HostConfig(ProgramSettings):
     def _one_or_several(cls, value: object) -> object:
         """Accept one name, or several as a list; in the environment a list is JSON."""
         if isinstance(value, str):
-            return json.loads(value) if value.startswith("[") else (value,)
+            if not value.startswith("["):
+                return (value,)
+            try:
+                return json.loads(value)
+            except ValueError as error:
+                raise ValueError(f"'{value}' is no list in JSON: {error}") from error
         return value
 
     @field_validator("model")

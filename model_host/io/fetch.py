@@ -308,13 +308,30 @@ def _put(line: str) -> None:
     sys.stdout.write(f"{line}\n")
 
 
+def _problem(model: Known) -> str | None:
+    """Return why the file of a model can't be used; None if it looks whole, by its size alone."""
+    path = path_of(model)
+    try:
+        with _reading(path):
+            if not path.is_file():
+                return "not fetched"
+            with path.open("rb") as file:
+                file.read(1)
+                size = os.fstat(file.fileno()).st_size
+    except ModelFileMissing as error:
+        return error.detail.removesuffix(".")
+    whole = model.size_bytes
+    return None if size == whole else f"{path} has {size:,} bytes, and the model {whole:,}"
+
+
 def describe(model: Known) -> dict[str, object]:
     """Return a model as a JSON object."""
-    path = path_of(model)
+    problem = _problem(model)
     return {
         "name": model.name,
-        "path": str(path),
-        "present": path.is_file(),
+        "path": str(path_of(model)),
+        "present": problem is None,
+        "problem": problem,
         "bytes": model.size_bytes,
         "sha256": model.sha256,
         "license": model.license,
@@ -352,7 +369,7 @@ def _print_list(*, as_json: bool) -> None:
         if as_json:
             _put(json.dumps(describe(model)))
             continue
-        here = str(path_of(model)) if path_of(model).is_file() else "not fetched"
+        here = _problem(model) or str(path_of(model))
         _put(_columns(model.name, f"{model.size_bytes / 1e6:.0f} MB", model.license, here))
 
 

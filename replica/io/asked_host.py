@@ -15,6 +15,14 @@ class HostMissing(HostError):
     )
 
 
+class HostNotMember(HostMissing):
+    """The host that is asked for is no host of this conversation."""
+
+    next_step = (
+        "`antiphon members` shows its hosts; `antiphon invite NAME --role host` invites one."
+    )
+
+
 def choose_host(
     held: Conversation, linked: tuple[PublicKey, ...], wanted: PublicKey | None = None
 ) -> PublicKey:
@@ -27,7 +35,7 @@ def choose_host(
     held.require_whole()
     hosts = held.log.membership.hosts()
     if wanted is not None and wanted not in hosts:
-        raise HostMissing(f"{short(wanted)} is not a host of this conversation")
+        raise HostNotMember(f"{short(wanted)} is not a host of this conversation")
     if not hosts:
         raise HostMissing
     return wanted or next((key for key in linked if key in hosts), hosts[0])

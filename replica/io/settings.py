@@ -91,8 +91,9 @@ def _fault(error: ValueError, settings: "type[BaseSettings]") -> tuple[str, str]
     field = str(first["loc"][0]) if first["loc"] else ""
     if first["type"] == "extra_forbidden":
         return field, _no_setting(field, settings)
-    words = first["msg"].removeprefix("Value error, ")
-    return field, words[:1].lower() + words[1:]
+    words = str(first["msg"])
+    ours = words.removeprefix("Value error, ")  # may begin with a name as it was given
+    return field, ours if ours != words else words[:1].lower() + words[1:]
 
 
 def _place(

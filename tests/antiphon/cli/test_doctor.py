@@ -6,10 +6,12 @@ from pathlib import Path
 import pytest
 
 from antiphon.cli import doctor
+from model_host.io.fetch import MODELS
 from replica.io.store import Store
 from replica.refusals import StoreCorrupt
 from tests.antiphon.cli.conftest import Terminal, World
 from tests.support.files import flip_byte, query
+from tests.support.modes import bound_by_modes, mode
 
 
 @pytest.fixture
@@ -33,6 +35,37 @@ def test_doctor_warns_of_a_row_in_quarantine_until_a_copy_came(
     me.ok("log")
     assert query(me.store_path, "SELECT count(*) FROM quarantine") == [(1,)]
     assert "quarantine" not in me.ok("doctor")
+
+
+def test_doctor_fails_on_a_model_whose_file_is_cut_off(
+    me: Terminal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ANTIPHON_CACHE_DIR", str(tmp_path))
+    assert model_of(me)["verdict"] == "warn"
+    file = tmp_path / "models" / MODELS[0].file_name
+    file.parent.mkdir()
+    file.write_bytes(b"GGUF")
+    cut = model_of(me)
+    assert (cut["verdict"], "has 4 bytes" in cut["detail"]) == ("fail", True)
+    assert "antiphon model pull" in cut["next_step"]
+    with file.open("r+b") as whole:
+        whole.truncate(MODELS[0].size_bytes)
+    assert model_of(me)["verdict"] == "ok"
+
+
+def test_doctor_fails_on_a_path_that_can_not_be_read(me: Terminal, tmp_path: Path) -> None:
+    file = tmp_path / "a.gguf"
+    file.write_bytes(b"GGUF")
+    (me.world.folder / "config.toml").write_text(f'model = "{file}"\n')
+    with bound_by_modes(), mode(file, 0):
+        found = model_of(me)
+    assert (found["verdict"], found["detail"]) == ("fail", f"{file} can't be read")
+
+
+def model_of(me: Terminal) -> dict[str, str]:
+    lines = me.run("doctor", "--json").stdout.splitlines()
+    (found,) = (one for one in map(json.loads, lines) if one.get("check") == "model")
+    return found
 
 
 def test_doctor_goes_on_behind_a_conversation_that_can_not_be_read(

@@ -338,8 +338,10 @@ async def test_a_host_is_chosen_among_members(scene: Scene) -> None:
     host = scene.host.replica.public
     assert choose_host(held, ()) == host
     assert choose_host(held, (scene.replica.public, host)) == host
-    with pytest.raises(HostMissing):
+    with pytest.raises(HostMissing) as refused:
         choose_host(held, (), scene.replica.public)
+    assert (refused.value.__doc__ or "").startswith("The host that is asked for is no host")
+    assert "antiphon members" in refused.value.next_step
 
 
 async def test_places_follow_answers_messages_seals_and_the_genesis(scene: Scene) -> None:

