@@ -13,8 +13,10 @@ from model_host.generation import HEAD_BYTES, JournalHead, decode_journal, encod
 from model_host.io.pack_files import read_whole
 from model_host.sampling import Choice
 from replica.conversation import extend_digest
+from replica.errors import StoreError
 from replica.ids import Digest, EntryId
 from replica.io import FILE_MODE, make_folder, sync_folder, typed_errors
+from replica.refusals import StoreReadOnly
 
 _NAME = re.compile("[0-9a-f]{64}")
 _WRITE = os.O_WRONLY | os.O_NONBLOCK
@@ -51,10 +53,18 @@ class Journals:
     """The journals of a host, one file per request being answered."""
 
     def __init__(self, folder: Path) -> None:
-        """Use `folder`, created durably if missing. Raises StoreFull or StoreError."""
+        """Use `folder`, created durably if missing.
+
+        Raises StoreError, also for one that can't be read, StoreReadOnly, and StoreFull.
+        """
         self._folder = folder
         with typed_errors():
             make_folder(folder)
+        # No request could be answered, and every one would be sealed before that is noticed.
+        if not os.access(folder, os.R_OK | os.X_OK):
+            raise StoreError(f"{folder} can't be read")
+        if not os.access(folder, os.W_OK):
+            raise StoreReadOnly(f"{folder} can't be written")
 
     def _path(self, request: EntryId) -> Path:
         return self._folder / f"{request.hex()}.journal"

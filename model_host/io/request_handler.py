@@ -31,7 +31,7 @@ from model_host.scheduling import Refuse, expired, owner_of
 from replica.conversation import Conversation, Sealable
 from replica.errors import AntiphonError, HostError
 from replica.ids import EntryId, short
-from replica.io import Replica, now_ms
+from replica.io import Repeated, Replica, now_ms
 from replica.log import Conflict, Entry, FinishReason
 from replica.order import SealNode
 
@@ -63,6 +63,7 @@ class RequestHandler:
         self._sealing = set[EntryId]()
         """Requests that this process seals, until the end of their answers."""
         self._foreign = ForeignSeals()
+        self._lines = Repeated()
 
     @property
     def counters(self) -> AnswerCounters:
@@ -164,13 +165,15 @@ class RequestHandler:
             await self._writer.interrupt(held, request_id, _NOT_THE_SAME)
             return
         choices = journaled[1] if journaled is not None else None
-        log.info(
-            "resuming",
-            conversation=short(held.id),
-            request=short(request_id),
-            run=number,
-            tokens=len(choices or ()),
-        )
+        if times := self._lines.due(request_id):  # it is tried again as long as a disk refuses it
+            log.info(
+                "resuming",
+                conversation=short(held.id),
+                request=short(request_id),
+                run=number,
+                tokens=len(choices or ()),
+                times=times,
+            )
         loaded.offer.contexts.keep(node.id, prepared.plan.context)
         await self._generate(held, run, choices, loaded)
 

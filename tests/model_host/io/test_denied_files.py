@@ -10,8 +10,12 @@ import pytest
 from structlog.testing import capture_logs
 
 from model_host.errors import CheckpointWriteFailed
+from model_host.generation import JournalHead
+from model_host.io import host as host_module
+from model_host.io.journal import Journal
 from replica.errors import StoreError
 from replica.io.host_calls import HostCalls
+from replica.refusals import StoreReadOnly
 from tests.model_host.io.served_host import ServedHost
 from tests.model_host.io.test_archive_service import has_log
 from tests.support.callers import until
@@ -89,6 +93,44 @@ async def test_an_import_names_the_disk_of_the_host_where_that_is_read_only(
                 await calls.import_([archive])
     (line,) = [line for line in lines if line["event"] == "archive not received"]
     assert line["path"] == str(imports)
+
+
+@pytest.mark.parametrize(
+    ("number", "error"), [(0o500, StoreReadOnly), (0o300, StoreError), (0o600, StoreError)]
+)
+async def test_a_host_does_not_start_on_a_folder_of_journals_that_is_denied(
+    served: ServedHost, number: int, error: type[StoreError]
+):
+    async with served.host():
+        pass
+    denied = served.folder / "host" / "journal"
+    with mode(denied, number), pytest.raises(error, match=str(denied)) as caught:
+        async with served.host():
+            pass
+    assert type(caught.value) is error
+    async with served.host():
+        pass
+
+
+async def test_a_request_that_finds_the_folder_of_journals_denied_is_said_to_be_resumed_once(
+    served: ServedHost, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(host_module, "RETRY_AFTER_S", 0.01)
+    async with served.host() as host:
+        talk = await Talk.begin(served.replica, host.key)
+        tries, create = [], host.handler._journals.create
+
+        def counted(head: JournalHead) -> Journal:
+            tries.append(head)
+            return create(head)
+
+        monkeypatch.setattr(host.handler._journals, "create", counted)
+        with capture_logs() as lines, mode(served.folder / "host" / "journal", 0o500):
+            await talk.say("Name a colour.")
+            request = await talk.request(tokens=3)
+            await until(lambda: len(tries) > 5)
+        assert len((await talk.answer(request)).token_ids) == 3
+    assert [line["event"] for line in lines].count("resuming") == 1
 
 
 async def test_a_host_does_not_start_on_a_log_folder_that_is_denied(served: ServedHost):
