@@ -132,7 +132,32 @@ class KeptLink(RawLink):
                     self._news.clear()
                     await self._news.wait()
         except TimeoutError:
-            raise Overdue(f"no {what} within {patience_s:.0f} s") from None
+            raise Overdue(f"{what} did not come within {patience_s:.0f} s") from None
+
+    async def until_silence(
+        self,
+        condition: Callable[[], bool],
+        what: str,
+        *,
+        heard: Callable[[], int],
+        silence_s: float,
+        limit_s: float,
+    ) -> None:
+        """Wait until a condition holds, as long as `heard` grows, and `limit_s` at most.
+
+        Raises Overdue where it does not grow within `silence_s`.
+        """
+        loop = asyncio.get_running_loop()
+        give_up_at = loop.time() + limit_s
+        while not condition():
+            if loop.time() >= give_up_at:
+                raise Overdue(f"{what} did not come within {limit_s:.0f} s")
+            before = heard()
+
+            def is_news(before: int = before) -> bool:
+                return condition() or heard() > before
+
+            await self.until(is_news, f"{what}, or a further draft,", silence_s)
 
     async def first(self, kind: type[Any], since: int = 0) -> Any:
         """Return the first message of a type behind the first `since` ones. Raises Overdue."""

@@ -1,6 +1,7 @@
 """A conversation with the host under test: writes by Push, and all that arrives by a link."""
 
 import os
+from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -40,7 +41,9 @@ from replica.log import (
 from replica.order import frontier
 
 ANSWER_S = 60.0
-"""Longest wait for an answer, in seconds."""
+"""Longest time without a draft in which an answer is waited for, in seconds."""
+DRAFTED_S = 1800.0
+"""Longest wait for an answer whose drafts come."""
 LONG_TOKENS_MAX = 4_000
 SEEDED = Sampling(temperature=0.9, top_p=0.95, seed=11)
 """Sampling whose answers are equal on a bitwise host."""
@@ -63,6 +66,8 @@ class Talk:
         self.host = host
         self.stranger = stranger
         self.drafts: list[Draft] = []
+        self._heard = Counter[EntryId]()
+        """Drafts by request."""
         self._link = link
         self._author = Author(member.key, int.from_bytes(os.urandom(6), "little"))
         genesis = self._author.genesis(
@@ -95,6 +100,7 @@ class Talk:
                     self.held.admit(entry)
             case Draft(conversation) if conversation == self.held.id:
                 self.drafts.append(message)
+                self._heard[message.request] += 1
             case _:
                 pass
 
@@ -181,7 +187,13 @@ class Talk:
     async def closed(self, request: EntryId) -> Generation:
         """Wait for the answer to a request, or its refusal. Raises Overdue."""
         order = self.held.order
-        await self._link.until(lambda: order.answer(request) is not None, "an answer", ANSWER_S)
+        await self._link.until_silence(
+            lambda: order.answer(request) is not None,
+            "an answer",
+            heard=lambda: self._heard[request],  # the progress of its prompt too
+            silence_s=ANSWER_S,
+            limit_s=DRAFTED_S,
+        )
         found = order.answer(request)
         assert found is not None, "it was awaited"
         return found
@@ -207,7 +219,13 @@ class Talk:
         def is_shown_or_over() -> bool:
             return bool(frames_of(self, request)) or order.answer(request) is not None
 
-        await self._link.until(is_shown_or_over, "a draft", ANSWER_S)
+        await self._link.until_silence(
+            is_shown_or_over,
+            "a draft with tokens",
+            heard=lambda: self._heard[request],
+            silence_s=ANSWER_S,
+            limit_s=DRAFTED_S,
+        )
         check(frames_of(self, request), "no draft with tokens came")
 
     def seal_of(self, request: EntryId) -> Seal:
