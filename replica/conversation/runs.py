@@ -223,6 +223,22 @@ def result_place(held: Conversation, request: EntryId) -> Place:
     return Place(parents, held.order.seal_of.get(request))
 
 
+def entries_of(held: Conversation, run: KeyedRun) -> list[EntryId]:
+    """Return the entries of a run in their order: its message, and each turn of it.
+
+    A turn is a request, its seal, its answer, and the messages behind that up to the next turn,
+    which anybody may have written.
+    """
+    found = [run.message] if run.message is not None else []
+    for request in run.requests:
+        answer = held.order.generation_of(request)
+        ends = (held.order.seal_of.get(request), answer)
+        found += [request, *(entry for entry in ends if entry is not None)]
+        if answer is not None:
+            found += [entry.id for entry in _messages_behind(held, answer)]
+    return found
+
+
 def retry_place(held: Conversation, request: EntryId) -> Place:
     """Return the place of another try of a request: where it was, beside its answer if it has one.
 

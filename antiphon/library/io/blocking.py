@@ -26,19 +26,26 @@ from replica.ids import ConversationId, EntryId, PublicKey
 class Run(Blocking):
     """One turn in progress: iterate over its events, then read its `answer`.
 
-    Nothing happens until you start to iterate. A run under a `key` resumes where an earlier one
-    ended, whatever ended it. If you stop reading, the run keeps its key for 30 seconds, or until
-    the result of a tool that has started. After that another run may take over the key; the next
-    read follows that one.
+    Nothing happens until you start to iterate. The events are those of this turn alone: its Said,
+    and Asked, Sealed, Draft, Discarded, Forked, ToolCalled, Answered, Refused, ToolStarted and
+    ToolDone of its requests. `events` has all others. The drafts of a request after its last
+    Discarded are the text of its answer.
 
-    >>> run = trip.run("Capital of France?", key="job-17")
+    A run under a `key` resumes where an earlier one ended, whatever ended it. If another run has
+    the key, this one shows what that one does, and an answer in progress from its beginning. A
+    run that has ended has no events any more: `answer` and `result` have its answer. If you stop
+    reading, the run keeps its key for 30 seconds, or until the result of a tool that has started.
+    After that another run may take over the key; the next read follows that one.
+
+    >>> run, shown = trip.run("Capital of France?", key="job-17"), ""
     >>> for event in run:
     ...     match event:
-    ...         case antiphon.Answered(answer):
-    ...             print(answer.text)
-    Paris.
-    >>> run.answer.finish.name
-    'STOP'
+    ...         case antiphon.Draft(text):
+    ...             shown += text
+    ...         case antiphon.Discarded():
+    ...             shown = ""
+    >>> run.answer.text, run.answer.finish.name
+    ('Paris.', 'STOP')
     """
 
     result = blocking(runs.Run.result)

@@ -4,19 +4,17 @@ The log says how far a run is; replica/conversation/runs.py decides its next ste
 """
 
 import inspect
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from functools import partial
 from typing import Any
 
 from antiphon.library import events as e
-from antiphon.library.answer_order import AnswerOrder
 from antiphon.library.errors import RunUnfinished
 from antiphon.library.given import Given, Policy, check_text
 from antiphon.library.io.call_bound import check_count, next_call
-from antiphon.library.io.feed import Feed
 from antiphon.library.io.handle import Handle, append
 from antiphon.library.io.run_claim import CallsAhead, RunClaim, call_open, check_calls_ahead
+from antiphon.library.io.run_news import RunNews
 from antiphon.library.io.steps import Steps
 from antiphon.library.io.to_its_end import to_its_end
 from antiphon.library.io.tool_calls import call_tool, called, refusal_of
@@ -47,7 +45,7 @@ from replica.conversation import (
     Conversation as Held,
 )
 from replica.ids import EntryId, tagged_sha256
-from replica.io import answers, cancels, turns
+from replica.io import cancels, turns
 from replica.log import (
     AnswerRefused,
     Body,
@@ -71,19 +69,26 @@ _AGAIN = frozenset({FinishReason.REFUSED, FinishReason.INTERRUPTED})
 class Run(Unpickled):
     """One turn in progress: iterate over its events, then read its `answer`.
 
-    Nothing happens until you start to iterate. A run under a `key` resumes where an earlier one
-    ended, whatever ended it. If you stop reading, the run keeps its key for 30 seconds, or until
-    the result of a tool that has started. After that another run may take over the key; the next
-    read follows that one.
+    Nothing happens until you start to iterate. The events are those of this turn alone: its Said,
+    and Asked, Sealed, Draft, Discarded, Forked, ToolCalled, Answered, Refused, ToolStarted and
+    ToolDone of its requests. `events` has all others. The drafts of a request after its last
+    Discarded are the text of its answer.
 
-    >>> run = trip.run("Capital of France?", key="job-17")
+    A run under a `key` resumes where an earlier one ended, whatever ended it. If another run has
+    the key, this one shows what that one does, and an answer in progress from its beginning. A
+    run that has ended has no events any more: `answer` and `result` have its answer. If you stop
+    reading, the run keeps its key for 30 seconds, or until the result of a tool that has started.
+    After that another run may take over the key; the next read follows that one.
+
+    >>> run, shown = trip.run("Capital of France?", key="job-17"), ""
     >>> async for event in run:
     ...     match event:
-    ...         case antiphon.Answered(answer):
-    ...             print(answer.text)
-    Paris.
-    >>> run.answer.finish.name
-    'STOP'
+    ...         case antiphon.Draft(text):
+    ...             shown += text
+    ...         case antiphon.Discarded():
+    ...             shown = ""
+    >>> run.answer.text, run.answer.finish.name
+    ('Paris.', 'STOP')
     """
 
     def __init__(self, conversation: Handle, given: Given) -> None:
@@ -95,7 +100,6 @@ class Run(Unpickled):
         self._claim = RunClaim(
             self._replica, conversation.id, given.key, self._reached, given.timeout_s
         )
-        self._order = AnswerOrder()
         self._answer: e.Answer | None = None
         self._steps = Steps(self._all_steps())
 
@@ -152,39 +156,27 @@ class Run(Unpickled):
     # --- steps --------------------------------------------------------------------------
 
     async def _all_steps(self) -> AsyncGenerator[e.Event, None]:
-        feed = Feed(self._replica, self._at.id)
-        others = partial(self._others, feed)
+        news = RunNews(self._replica, self._at.id)
         try:
-            async with aclosing(self._claim.events(feed, others)) as meanwhile:
+            async with aclosing(self._claim.followed(news)) as meanwhile:
                 async for event in meanwhile:
                     yield event
             await self._look()
-            feed.collected()  # what came with the look is no news
-            held = self._claim.held_for(self._work(feed), self._look, feed, others)
+            await news.begin(self._run)
+            held = self._claim.held_for(self._work(news), self._look, news)
             async with aclosing(held) as events:
                 async for event in events:
                     yield event
         finally:
             self._claim.release()
-            feed.stop()
+            news.stop()
 
-    async def _work(self, feed: Feed) -> AsyncGenerator[e.Event, None]:
+    async def _work(self, news: RunNews) -> AsyncGenerator[e.Event, None]:
         while self._answer is None:
-            async for event in self._step(feed):
+            async for event in self._step(news):
                 yield event
-            for event in self._others(feed):
+            async for event in news.collected(self._run):
                 yield event
-
-    def _others(self, feed: Feed) -> Iterator[e.Event]:
-        """Yield the events since the last call, without drafts, which `_follow` shows."""
-        for event in feed.collected():
-            match event:
-                case e.Draft(request=request) | e.Discarded(request=request):
-                    if request not in self._run.requests:
-                        yield event
-                case _:
-                    self._order.note(event)
-                    yield event
 
     async def _look(self) -> None:
         """Go on from what the log holds of the run, whoever wrote it."""
@@ -203,7 +195,7 @@ class Run(Unpickled):
         draft = held.drafts.get(run.requests[-1]) if run.requests else None
         return run, next_step(held, run), draft.token_count if draft is not None else 0
 
-    async def _step(self, feed: Feed) -> AsyncGenerator[e.Event, None]:
+    async def _step(self, news: RunNews) -> AsyncGenerator[e.Event, None]:
         held = await self._held()
         match next_step(held, self._run):
             case Say():
@@ -212,14 +204,14 @@ class Run(Unpickled):
                 check_count(held, self._run, self._given.calls_max)
                 await self._ask(held, place, self._run.attempt)
             case Await(request):
-                async for event in self._follow(request, feed):
+                async for event in self._follow(request, news):
                     yield event
             case AskAnew(request, place):
                 await cancels.cancel(self._replica, held.id, request)
                 await self._ask(held, place, self._run.attempt)
             case Perform(_, calls):
                 one = await next_call(self._at, held, self._run, calls, self._given.calls_max)
-                async for event in self._perform(held, one, feed):
+                async for event in self._perform(held, one, news):
                     yield event
             case Done(request):
                 await self._finish(held, request)
@@ -250,36 +242,16 @@ class Run(Unpickled):
         )
         self._go_on(self._run.asked(entry.id, attempt))
 
-    async def _follow(self, request: EntryId, feed: Feed) -> AsyncGenerator[e.Event, None]:
-        """Yield drafts of the answer, and everything else that happens meanwhile."""
-        watch = answers.AnswerWatch(self._replica, self._at.id, request)
+    async def _follow(self, request: EntryId, news: RunNews) -> AsyncGenerator[e.Event, None]:
+        """Yield the drafts of an answer until it is there, or has to be asked for anew."""
         ahead = CallsAhead(self._replica, request)
-        try:
-            while True:
-                held = await self._held()
-                if request in held.order.seal_of and not self._order.has_begun(request):
-                    await self._replica.flush()  # its Sealed was shown, or is delivered by now
-                    self._order.note_sealed(request)
-                drafts, finished = list[e.Event](), False
-                for event in await watch.news():
-                    match event:
-                        case answers.Delta(text):
-                            drafts.append(e.Draft(text, request, self._at.id))
-                        case answers.Discarded():
-                            drafts.append(e.Discarded(request, self._at.id))
-                        case answers.Finished():
-                            finished = True
-                        case _:
-                            pass
-                # Nothing is delivered between the news and this: an answer has all its drafts.
-                others = list(self._others(feed))
-                for shown in self._order.merged(request, drafts, others, is_last=finished):
-                    yield shown
-                if finished or isinstance(next_step(await self._held(), self._run), AskAnew):
-                    return
-                await ahead.wait(await self._held(), watch, self._given.timeout_s)
-        finally:
-            watch.stop()
+        while True:
+            async for event in news.collected(self._run):
+                yield event
+            if not isinstance(next_step(await self._held(), self._run), Await):
+                return
+            watch = news.watch_of(request)
+            await ahead.wait(await self._held(), watch, self._given.timeout_s)
 
     async def _finish(self, held: Held, request: EntryId) -> None:
         answer, generation = answer_of(held, request), held.order.answer(request)
@@ -317,7 +289,7 @@ class Run(Unpickled):
     # --- tools --------------------------------------------------------------------------
 
     async def _perform(
-        self, held: Held, one: OpenCall, feed: Feed
+        self, held: Held, one: OpenCall, news: RunNews
     ) -> AsyncGenerator[e.Event, None]:
         """Run the tool of one call, or learn what became of it, and append the result."""
         known = self._given.tools.get(one.call.name)
@@ -344,7 +316,7 @@ class Run(Unpickled):
             except CallStarted as error:
                 raise call_open(one) from error
             with self._claim.needed():  # the tool runs as soon as this is read
-                for event in self._others(feed):
+                async for event in news.collected(self._run):
                     yield event
 
         async def call() -> None:

@@ -14,10 +14,18 @@ import anyio.lowlevel
 
 from antiphon.library import events as e
 from antiphon.library.errors import CallOpen
-from antiphon.library.io.feed import Feed
+from antiphon.library.io.run_news import RunNews
 from antiphon.library.io.tool_calls import is_performed_here
 from replica.conversation import Conversation as Held
-from replica.conversation import OpenCall, Place, calls_ahead, key_digest, queued_place
+from replica.conversation import (
+    KeyedRun,
+    OpenCall,
+    Place,
+    Step,
+    calls_ahead,
+    key_digest,
+    queued_place,
+)
 from replica.ids import ConversationId, EntryId, short
 from replica.io import LOOK_AGAIN_S, AnswerOverdue, Replica
 from replica.io.answers import AnswerWatch
@@ -42,7 +50,7 @@ class RunClaim:
         replica: Replica,
         conversation: ConversationId,
         key: str | None,
-        reached: Callable[[], Awaitable[object]],
+        reached: Callable[[], Awaitable[tuple[KeyedRun, Step, int]]],
         silence_max_s: float | None = None,
     ) -> None:
         """Claim nothing yet; without a key nobody else can go on with the run.
@@ -59,32 +67,30 @@ class RunClaim:
         self._has_lapsed = False
         self._requests: set[EntryId] = set()
 
-    async def events(
-        self, feed: Feed, collected: Callable[[], Iterable[e.Event]]
-    ) -> AsyncGenerator[e.Event, None]:
-        """Yield what happens while another run has the claim; it is held at the end.
+    async def followed(self, news: RunNews) -> AsyncGenerator[e.Event, None]:
+        """Yield what another run does while it has the claim; it is held at the end.
 
         Raises AnswerOverdue if the other run does not go on for too long.
         """
         heard_at, known = time.monotonic(), None
         while not self._is_claimed():
-            events = list(collected())
-            for event in events:
+            reached = await self._reached()
+            await news.begin(reached[0])
+            async for event in news.collected(reached[0]):
                 yield event
-            if events and (reached := await self._reached()) != known:
+            if reached != known:
                 heard_at, known = time.monotonic(), reached
             silent_s = time.monotonic() - heard_at
             if self._silence_max_s is not None and silent_s >= self._silence_max_s:
                 detail = f"another run has the key, and gave no news for {silent_s:.0f} s"
                 raise AnswerOverdue(detail)
-            await feed.wait(LOOK_AGAIN_S)
+            await news.wait(LOOK_AGAIN_S)
 
     async def held_for(
         self,
         events: AsyncGenerator[e.Event, None],
         look: Callable[[], Awaitable[None]],
-        feed: Feed,
-        collected: Callable[[], Iterable[e.Event]],
+        news: RunNews,
     ) -> AsyncGenerator[e.Event, None]:
         """Yield the events of the run, which has its claims meanwhile (DECISIONS D384).
 
@@ -96,7 +102,7 @@ class RunClaim:
                 with self._unread():
                     yield event
                 if self._has_lapsed:
-                    async for other in self.events(feed, collected):
+                    async for other in self.followed(news):
                         yield other
                     self._has_lapsed = False
                     await look()
