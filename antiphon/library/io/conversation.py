@@ -119,10 +119,11 @@ class Conversation(Members):
         [True]
         """
         await self.check_taken()
-        place = await self.place()
-        if self._cursor.at is not None:  # without a request it would be on the other branches too
-            raise BranchUnbegun(f"nothing was asked behind {short(self._cursor.at)} here")
-        return (await turns.say(self.replica, self.id, parts_of(content), place)).id
+        async with self.moving():
+            place, at = await self.place(), self._cursor.at
+            if at is not None:  # without a request it would be on the other branches too
+                raise BranchUnbegun(f"nothing was asked behind {short(at)} here")
+            return (await turns.say(self.replica, self.id, parts_of(content), place)).id
 
     async def cancel(self, entry: EntryId | None = None) -> None:
         """End the answer to a request, by default of the last turn here, or withdraw a message.
@@ -190,14 +191,16 @@ class Conversation(Members):
         if isinstance(branch, Branch):
             if branch.id != self.id:
                 raise ArgumentInvalid(f"{branch!r} is a branch of another conversation")
-            self._cursor = Cursor(branch._cursor.at, branch._cursor.request)
+            async with self.moving():
+                self._cursor = Cursor(branch._cursor.at, branch._cursor.request)
             return
         check_id(branch, "the entry")
         held = await self._held()
         tips = [node for node in branch_ends(held.order) if _holds(held, node.id, branch)]
         if not tips:
             raise ArgumentInvalid("no branch holds this entry")
-        self._cursor = Cursor(request=tips[-1].seal.request)
+        async with self.moving():
+            self._cursor = Cursor(request=tips[-1].seal.request)
 
     def _branch(self, request: EntryId) -> "Branch":
         return Branch(self.replica, self.id, self._shared, Cursor(request=request))

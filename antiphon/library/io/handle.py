@@ -1,6 +1,8 @@
 """A handle of a conversation: where its next entry goes, and how its requests are made."""
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -55,6 +57,7 @@ class Handle(Unpickled):
         """The id, 32 bytes."""
         self._shared = shared
         self._cursor = cursor or Cursor()
+        self._moving = asyncio.Lock()
 
     def __repr__(self) -> str:
         """Return the kind of handle and the beginning of the id."""
@@ -68,6 +71,17 @@ class Handle(Unpickled):
     async def check_taken(self) -> None:
         """Refuse to write what the hub would never take. Raises KeyRemoved, ConversationDeleted."""
         self.replica.hub.check_taken(await self._held())
+
+    @asynccontextmanager
+    async def moving(self) -> AsyncIterator[None]:
+        """Let nobody else use the place of the handle between its reading and the next move.
+
+        Two turns through one handle would read the same place: behind an entry each would begin
+        a branch of its own. Raises ReplicaClosed, LoopUnsuitable.
+        """
+        usable(self._replica)
+        async with self._moving:
+            yield
 
     async def place(self) -> Place:
         """Return the place of the next entry. Raises ArgumentInvalid for an unknown one."""

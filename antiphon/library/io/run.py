@@ -218,14 +218,22 @@ class Run(Unpickled):
 
     async def _begin(self, held: Held) -> None:
         await self._at.check_taken()
-        place = await self._at.place()
-        await check_calls_ahead(self._replica, held.id, place)
+        checked = await self._at.place()
+        await check_calls_ahead(self._replica, held.id, checked)
+        options = await self._options(0)  # it may wait for a host, and others write meanwhile
+        async with self._at.moving():
+            place = await self._at.place()
+            if place != checked:
+                await check_calls_ahead(self._replica, held.id, place)
+            await self._write_turn(options)
+
+    async def _write_turn(self, options: turns.RequestOptions) -> None:
+        """Write the message and the first request, and go on behind them."""
         held, place = await self._held(), await self._at.place()
         bodies: list[Body] = []
         tools = tuple(tool.definition for tool in self._given.tools.values())
         if tools and offered_tools(held, place) != tools:
             bodies.append(Tools(tools))
-        options = await self._options(0)
         bodies += [
             Message(Speaker.USER, self._given.parts, options.key),
             turns.request_body(held, options),

@@ -1,11 +1,13 @@
 """What is said on a branch stays on it, in both forms."""
 
+import asyncio
 from typing import Any
 
 import pytest
 
 import antiphon
 from antiphon.library.errors import BranchUnbegun
+from replica.io import Replica
 from replica.log import Text
 from replica.refusals import ArgumentInvalid
 from tests.antiphon.library.conftest import Lab
@@ -81,3 +83,43 @@ async def test_a_switch_to_a_branch_of_another_conversation_is_refused(talking: 
         assert await words(trip) == before
         await trip.ask("three")
         assert await words(trip) == [*before, "three", "You said: three"]
+
+
+async def test_turns_at_once_through_one_handle_are_on_one_branch(talking: Lab):
+    async with talking.open() as me:
+        trip = await me.conversation("trip")
+        first = await trip.ask("One?")
+        branch = trip.at(first.entry)
+        texts = [f"Number {i}?" for i in range(4)]
+        answers = await asyncio.gather(*(branch.ask(text) for text in texts))
+        assert [answer.text for answer in answers] == [f"You said: {text}" for text in texts]
+        said = [event.text for event in await branch.history() if isinstance(event, antiphon.Said)]
+        assert sorted(said) == sorted(["One?", *texts])
+        assert len(await trip.branches()) == 1
+
+
+async def test_a_switch_does_not_come_between_a_turn_and_the_move_to_it(
+    talking: Lab, monkeypatch: pytest.MonkeyPatch
+):
+    """The turn that is being written counts as the earlier of the two."""
+    writing, go_on = asyncio.Event(), asyncio.Event()
+    async with talking.open() as me:
+        trip = await me.conversation("trip")
+        first, second = await trip.ask("One?"), await trip.ask("Two?")
+        branch, loop = trip.at(first.entry), asyncio.get_running_loop()
+        append = Replica.append_chain
+
+        async def slowly(replica: Replica, *args: Any, **options: Any) -> Any:
+            loop.call_soon_threadsafe(writing.set)
+            await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(go_on.wait(), loop))
+            return await append(replica, *args, **options)
+
+        monkeypatch.setattr(Replica, "append_chain", slowly)
+        asking = asyncio.create_task(branch.ask("Another?"))
+        await writing.wait()
+        monkeypatch.undo()
+        switching = asyncio.create_task(branch.switch(second.entry))
+        go_on.set()
+        await asyncio.gather(asking, switching)
+        texts = [e.text for e in await branch.history() if isinstance(e, antiphon.Said)]
+        assert texts == ["One?", "Two?"]

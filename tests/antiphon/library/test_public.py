@@ -32,7 +32,8 @@ def test_the_async_form_has_the_names_of_the_blocking_one():
         here = {n for n in dir(getattr(antiphon, name)) if not n.startswith("_")}
         assert here - {"id"} <= there  # set by __init__ there
         internal = {
-            "place", "went_on", "options", "grant_host", "caught_up", "check_taken", "replica"
+            "place", "went_on", "options", "grant_host", "caught_up", "check_taken", "replica",
+            "moving",
         }  # fmt: skip
         assert there - here <= internal
 
