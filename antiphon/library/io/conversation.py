@@ -1,6 +1,6 @@
 """A conversation of a replica, and its branches, in the async form."""
 
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from antiphon.library import events as e
@@ -19,6 +19,7 @@ from antiphon.library.io.feed import Feed
 from antiphon.library.io.handle import Cursor, append, opened
 from antiphon.library.io.members import Members
 from antiphon.library.io.run import Run
+from antiphon.library.io.steps import Items
 from antiphon.library.tools import Tool, as_tools
 from replica.conversation import (
     ABANDONED,
@@ -221,14 +222,15 @@ class Conversation(Members):
         held, place = await self._held(), await self.place()
         return tuple(news.history_of(held, place, self.replica.public))
 
-    def events(self) -> AsyncGenerator[e.Event, None]:
+    def events(self) -> Items[e.Event]:
         """Return an iterator over what happens in the conversation from now on.
 
         It ends only with the replica; it then raises ReplicaClosed. Raises EventsMissed if you
         read it so slowly that 10,000 events are waiting; drafts of one answer count as one.
-        Raises ConversationUnknown, like `history`, once the conversation is deleted here. The
-        iterator of the blocking form has a `close`, which any thread may call, and can be used
-        in a `with`.
+        Raises ConversationUnknown, like `history`, once the conversation is deleted here. In the
+        async form a wait that is cancelled, as by `asyncio.wait_for`, loses no event: the next one
+        goes on; `aclose` ends the iterator. The iterator of the blocking form has a `close`, which
+        any thread may call, and can be used in a `with`.
 
         >>> events = trip.events()
         >>> entry = await trip.say("Good morning.")

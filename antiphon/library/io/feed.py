@@ -1,14 +1,16 @@
 """The events of a replica as an endless iterator: entries, drafts, and changes of the link."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from weakref import finalize, ref
 
 from antiphon.library import events as e
 from antiphon.library import news
 from antiphon.library.errors import EventsMissed
 from antiphon.library.io.handle import usable
+from antiphon.library.io.steps import Items
 from antiphon.library.unread import with_joined_drafts
 from replica.ids import ConversationId, EntryId
 from replica.io import Replica
@@ -57,35 +59,30 @@ class Feed:
         found, self._events = self._events, []
         return found
 
-    async def wait(self, timeout_s: float) -> None:
-        """Wait until there is an event to collect, at most `timeout_s` seconds.
+    def wake(self) -> None:
+        """Let whoever waits look again."""
+        self._awake.set()
 
-        Raises ReplicaClosed, LoopUnsuitable.
+    async def more(self) -> None:
+        """Wait until there is something to collect, or somebody is to look again.
+
+        Raises ReplicaClosed, LoopUnsuitable, and ConversationUnknown once the conversation was
+        deleted here.
         """
-        with suppress(TimeoutError):
-            async with asyncio.timeout(timeout_s):
-                await self._awake.wait()
         usable(self._replica)
+        await self._check_here()
+        with self._listener.holding(self):
+            await self._awake.wait()
 
-    async def events(self) -> AsyncGenerator[e.Event, None]:
-        """Yield events as they come, until the replica ends.
+    def check_none_missed(self) -> None:
+        """Raise EventsMissed if events were dropped."""
+        if self._dropped:
+            raise EventsMissed(f"{self._dropped:,} events were dropped unread")
 
-        Raises ReplicaClosed, LoopUnsuitable, EventsMissed in place of what was dropped, and
-        ConversationUnknown once the conversation was deleted here.
-        """
+    def events(self) -> "FeedEvents":
+        """Return an iterator over events as they come, until the replica ends."""
         self._may_be_gone = True
-        try:
-            while True:
-                if self._dropped:
-                    raise EventsMissed(f"{self._dropped:,} events were dropped unread")
-                for event in self.collected():
-                    yield event
-                usable(self._replica)
-                await self._check_here()
-                with self._listener.holding(self):
-                    await self._awake.wait()
-        finally:
-            self.stop()
+        return FeedEvents(self)
 
     async def _check_here(self) -> None:
         """Look if the conversation is still here, in memory or in the store.
@@ -94,7 +91,11 @@ class Feed:
         """
         if self._may_be_gone and self._conversation is not None:
             self._may_be_gone = False
-            await self._replica.load(self._conversation)
+            try:
+                await self._replica.load(self._conversation)
+            except asyncio.CancelledError:
+                self._may_be_gone = True
+                raise
 
     def _receive(self, event: Event) -> None:
         match event:
@@ -161,6 +162,47 @@ class Feed:
                 return [e.HostChanged(tuple(host.key for host in self._replica.hub.hosts))]
             case _:
                 return []
+
+
+class FeedEvents(Items[e.Event]):
+    """The events of a feed; what comes behind a cancelled wait is there for the next one."""
+
+    def __init__(self, feed: Feed) -> None:
+        """Read the feed."""
+        self._feed = feed
+        self._found: deque[e.Event] = deque()
+        self._lock = asyncio.Lock()
+        self._is_ended = False
+
+    async def __anext__(self) -> e.Event:
+        """Return the next event. Raises StopAsyncIteration once it is closed.
+
+        Raises ReplicaClosed, LoopUnsuitable, EventsMissed in place of what was dropped, and
+        ConversationUnknown once the conversation was deleted here; each ends it.
+        """
+        async with self._lock:
+            while not self._is_ended:
+                if self._found:
+                    return self._found.popleft()
+                try:
+                    await self._look()
+                except Exception:
+                    await self.aclose()
+                    raise
+            raise StopAsyncIteration
+
+    async def _look(self) -> None:
+        self._feed.check_none_missed()
+        self._found.extend(self._feed.collected())
+        if not self._found:
+            await self._feed.more()
+
+    async def aclose(self) -> None:
+        """End it; a task that waits for an event leaves its loop."""
+        self._is_ended = True
+        self._found.clear()
+        self._feed.stop()
+        self._feed.wake()
 
 
 class _Listener:

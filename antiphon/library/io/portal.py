@@ -9,7 +9,7 @@ import asyncio
 import concurrent.futures.thread  # noqa: F401  # see _close_all
 import os
 import threading
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from concurrent.futures import Future
 from contextlib import (
     AbstractAsyncContextManager,
@@ -26,7 +26,7 @@ from anyio.from_thread import BlockingPortal
 from antiphon.library.errors import LoopUnsuitable, ReplicaClosed
 from antiphon.library.io import loop_thread
 from antiphon.library.io.once import once
-from antiphon.library.io.steps import Steps
+from antiphon.library.io.steps import Items
 from antiphon.library.io.unpickled import Unpickled
 
 P = ParamSpec("P")
@@ -299,7 +299,7 @@ def returning(
 
 
 def iterating(
-    method: Callable[Concatenate[Any, P], AsyncGenerator[T, None]],
+    method: Callable[Concatenate[Any, P], Items[T]],
 ) -> "Callable[Concatenate[Any, P], Iteration[T]]":
     """Return the blocking form of a method that returns an async iterator."""
 
@@ -311,15 +311,15 @@ def iterating(
 
 
 class Iteration(Iterator[T]):
-    """The items of an async generator, until `close`; leaving a loop over them closes it too.
+    """The items of an async iterator, until `close`; leaving a loop over them closes it too.
 
     As a context it is closed behind its `with`.
     """
 
-    def __init__(self, portal: Portal, items: AsyncGenerator[T, None]) -> None:
+    def __init__(self, portal: Portal, items: Items[T]) -> None:
         """Read `items` in the portal's thread."""
         self._portal = portal
-        self._steps = Steps(items)
+        self._items = items
         self._has_begun = self._is_ended = False
 
     def __next__(self) -> T:
@@ -332,7 +332,7 @@ class Iteration(Iterator[T]):
         self._has_begun, end = True, object()
 
         async def step() -> Any:
-            return await anext(self._steps, end)
+            return await anext(self._items, end)
 
         try:
             item = self._portal.call(step)
@@ -351,11 +351,11 @@ class Iteration(Iterator[T]):
         """
         if self._is_ended:
             return
-        self._is_ended = not self._steps.is_around()  # then its reader closes it again
+        self._is_ended = not self._items.is_around()  # then its reader closes it again
         # An iterator that outlives its replica ended with it, which another thread may close now.
         if self._portal.is_open:
             with suppress(ReplicaClosed):
-                self._portal.finish(self._steps.aclose)
+                self._portal.finish(self._items.aclose)
 
     def __del__(self) -> None:
         """End it when a loop is left; one that was never begun has nothing to end."""

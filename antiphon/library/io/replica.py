@@ -2,7 +2,7 @@
 
 import asyncio
 import os
-from collections.abc import AsyncGenerator, AsyncIterator, Set
+from collections.abc import AsyncIterator, Set
 from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 from typing import TypeVar
@@ -16,6 +16,7 @@ from antiphon.library.io.feed import Feed
 from antiphon.library.io.handle import SYNC_S, Shared, has_host, usable
 from antiphon.library.io.once import async_once
 from antiphon.library.io.own_titles import OwnTitles
+from antiphon.library.io.steps import Items
 from antiphon.library.io.to_its_end import to_its_end
 from antiphon.library.io.unpickled import Unpickled
 from replica.conversation import Invitation, check_name, is_address, read_code
@@ -199,7 +200,7 @@ class Replica(Unpickled):
         await await_grant(self._core, invitation, timeout_s=timeout_s)
         return await self.get(invitation.conversation)
 
-    def events(self) -> AsyncGenerator[e.Event, None]:
+    def events(self) -> Items[e.Event]:
         """Return an endless iterator over what happens in all conversations from now on.
 
         Raises what `Conversation.events` raises.

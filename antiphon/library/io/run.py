@@ -15,7 +15,7 @@ from antiphon.library.io.call_bound import check_count, next_call
 from antiphon.library.io.handle import Handle, append
 from antiphon.library.io.run_claim import CallsAhead, RunClaim, call_open, check_calls_ahead
 from antiphon.library.io.run_news import RunNews
-from antiphon.library.io.steps import Steps
+from antiphon.library.io.steps import Items, Reading, Steps
 from antiphon.library.io.to_its_end import to_its_end
 from antiphon.library.io.tool_calls import call_tool, called, refusal_of
 from antiphon.library.io.unpickled import Unpickled
@@ -120,13 +120,13 @@ class Run(Unpickled):
             raise RunUnfinished
         return self._answer
 
-    async def __aiter__(self) -> AsyncGenerator[e.Event, None]:
-        """Iterate over the remaining events; leaving the loop closes the run."""
-        try:
-            async for event in self._steps:
-                yield event
-        finally:
-            await self.close()
+    def __aiter__(self) -> Items[e.Event]:
+        """Iterate over the remaining events; leaving the loop closes the run.
+
+        A cancelled read, as by a timeout, loses no event: the next one goes on. It waits for the
+        end of a plain function that the run has begun. Between two reads no tool is begun.
+        """
+        return Reading(self._steps)
 
     async def result(self) -> e.Answer:
         """Continue to the end and return the last answer.
@@ -137,8 +137,11 @@ class Run(Unpickled):
         >>> (await trip.run("Capital of France?").result()).text
         'Paris.'
         """
-        async for _ in self:
-            pass
+        try:
+            async for _ in self._steps:
+                pass
+        finally:
+            await to_its_end(self.close())
         return self.answer
 
     async def close(self) -> None:
@@ -163,7 +166,7 @@ class Run(Unpickled):
                     yield event
             await self._look()
             await news.begin(self._run)
-            held = self._claim.held_for(self._work(news), self._look, news)
+            held = self._claim.held_for(self._work(news), self._look, news, self._steps.wanted)
             async with aclosing(held) as events:
                 async for event in events:
                     yield event
@@ -171,8 +174,11 @@ class Run(Unpickled):
             self._claim.release()
             news.stop()
 
-    async def _work(self, news: RunNews) -> AsyncGenerator[e.Event, None]:
+    async def _work(self, news: RunNews) -> AsyncGenerator[e.Event | None, None]:
+        """Yield the events, and None before tools: none is begun that nobody waits for."""
         while self._answer is None:
+            if isinstance(next_step(await self._held(), self._run), Perform):
+                yield None
             async for event in self._step(news):
                 yield event
             async for event in news.collected(self._run):
@@ -331,8 +337,11 @@ class Run(Unpickled):
             await self._close(one, *await call_tool(known, one))
 
         # What a thread has begun ends, and its result is kept, before a run is closed.
-        is_in_loop = inspect.iscoroutinefunction(known.function)
-        await (call() if is_in_loop else to_its_end(call()))
+        if inspect.iscoroutinefunction(known.function):
+            await call()
+            return
+        with self._steps.unbroken():
+            await to_its_end(call())
 
     async def _close(self, one: OpenCall, text: str, is_error: bool) -> None:
         """Append the result of a call, and the next request behind the last result.

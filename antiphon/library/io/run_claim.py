@@ -88,19 +88,23 @@ class RunClaim:
 
     async def held_for(
         self,
-        events: AsyncGenerator[e.Event, None],
+        events: AsyncGenerator[e.Event | None, None],
         look: Callable[[], Awaitable[None]],
         news: RunNews,
+        wanted: Callable[[], Awaitable[None]],
     ) -> AsyncGenerator[e.Event, None]:
         """Yield the events of the run, which has its claims meanwhile (DECISIONS D384).
 
-        One that is not read for UNREAD_S loses them until the next read; `look` then tells
-        the run what another one did.
+        In place of None it waits for a reader, as `wanted` does. A run that is not read for
+        UNREAD_S loses its claims until the next read; `look` then tells it what another one did.
         """
         async with aclosing(events):
             async for event in events:
                 with self._unread():
-                    yield event
+                    if event is None:
+                        await wanted()
+                    else:
+                        yield event
                 if self._has_lapsed:
                     async for other in self.followed(news):
                         yield other

@@ -13,6 +13,7 @@ import antiphon
 from antiphon import aio
 from antiphon.library.errors import ReplicaClosed
 from antiphon.library.io.portal import Iteration, Portal
+from antiphon.library.io.steps import Steps
 from replica.conversation import Stored
 from replica.io import processes
 from replica.io.claims import Claims
@@ -210,7 +211,7 @@ def test_an_iterator_ends_quietly_while_another_thread_closes_its_replica(
             yield number
 
     portal = Portal()
-    finish, reading = portal.finish, Iteration(portal, numbers())
+    finish, reading = portal.finish, Iteration(portal, Steps(numbers()))
 
     def close_first(function: Any) -> None:
         portal.close()

@@ -9,6 +9,7 @@ import pytest
 import antiphon
 from antiphon.library.io.feed import _Listener
 from antiphon.library.io.portal import Iteration, Portal
+from antiphon.library.io.steps import Steps
 
 Opened = Callable[[antiphon.Replica], "Iteration[antiphon.Event]"]
 
@@ -67,7 +68,7 @@ def test_an_error_ends_an_iteration():
         raise ValueError("of the items")
 
     portal = Portal()
-    items = Iteration(portal, failing())
+    items = Iteration(portal, Steps(failing()))
     assert next(items) == 1
     with pytest.raises(ValueError, match="of the items"):
         next(items)
