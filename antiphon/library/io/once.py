@@ -1,12 +1,7 @@
 """Contexts that are entered once. Entered again, they say so."""
 
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import (
-    AbstractAsyncContextManager,
-    AbstractContextManager,
-    asynccontextmanager,
-    contextmanager,
-)
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import wraps
 from types import TracebackType
 from typing import ParamSpec, TypeVar
@@ -18,7 +13,7 @@ T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 
 
-class _Entries:
+class Entries:
     """The entries of a context, at most one."""
 
     def __init__(self) -> None:
@@ -34,28 +29,10 @@ class _Entries:
         self._is_entered = True
 
 
-class _Once(AbstractContextManager[T_co]):
-    def __init__(self, context: AbstractContextManager[T_co]) -> None:
-        self._context = context
-        self._entries = _Entries()
-
-    def __enter__(self) -> T_co:
-        self._entries.add()
-        return self._context.__enter__()
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> bool | None:
-        return self._context.__exit__(kind, error, trace)
-
-
 class _AsyncOnce(AbstractAsyncContextManager[T_co]):
     def __init__(self, context: AbstractAsyncContextManager[T_co]) -> None:
         self._context = context
-        self._entries = _Entries()
+        self._entries = Entries()
 
     async def __aenter__(self) -> T_co:
         self._entries.add()
@@ -68,17 +45,6 @@ class _AsyncOnce(AbstractAsyncContextManager[T_co]):
         trace: TracebackType | None,
     ) -> bool | None:
         return await self._context.__aexit__(kind, error, trace)
-
-
-def once(function: Callable[P, Iterator[T]]) -> Callable[P, AbstractContextManager[T]]:
-    """Do what `contextmanager` does, for a context that raises ReplicaClosed at a second entry."""
-    make = contextmanager(function)
-
-    @wraps(function)
-    def call(*args: P.args, **kwargs: P.kwargs) -> AbstractContextManager[T]:
-        return _Once(make(*args, **kwargs))
-
-    return call
 
 
 def async_once(

@@ -9,23 +9,26 @@ import asyncio
 import concurrent.futures.thread  # noqa: F401  # see _close_all
 import os
 import threading
+import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from concurrent.futures import Future
 from contextlib import (
     AbstractAsyncContextManager,
+    AbstractContextManager,
     ExitStack,
     suppress,
 )
+from contextvars import ContextVar
 from functools import partial, wraps
 from types import TracebackType
-from typing import Any, Concatenate, ParamSpec, Self, TypeVar, cast
+from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, cast
 
 import anyio
 from anyio.from_thread import BlockingPortal
 
 from antiphon.library.errors import LoopUnsuitable, ReplicaClosed
 from antiphon.library.io import loop_thread
-from antiphon.library.io.once import once
+from antiphon.library.io.once import Entries
 from antiphon.library.io.steps import Items
 from antiphon.library.io.unpickled import Unpickled
 
@@ -33,6 +36,11 @@ P = ParamSpec("P")
 R = TypeVar("R")
 W = TypeVar("W")
 T = TypeVar("T")
+TOOLS_S = 10.0
+"""Seconds that a close waits for plain functions of runs; one of them may wait for the close."""
+_AROUND: ContextVar[tuple["_Call", ...]] = ContextVar("calls", default=())
+"""The calls whose work is what runs now, such as a tool of a run."""
+_IN_LOOP = "an async function runs in the loop that this call waits for"
 _INHERITED = (
     "it was opened by the process that forked this one; start processes by 'spawn', and open the"
     " folder in each"
@@ -106,7 +114,7 @@ class Portal:
         if not self.is_open:
             raise ReplicaClosed(_INHERITED if self._is_inherited else "")
         if self._running.is_here():
-            raise LoopUnsuitable("an async function runs in the loop that this call waits for")
+            raise LoopUnsuitable(_IN_LOOP)
         call = _Call(self)
         future = self._loop.start_task_soon(call.run, function, args)
         try:
@@ -131,28 +139,38 @@ class Portal:
     def close(self) -> None:
         """Leave the context and the thread; do nothing when repeated.
 
-        Calls still in progress raise ReplicaClosed.
+        Calls still in progress raise ReplicaClosed. A call in a plain function is waited for
+        TOOLS_S, unless that function itself closes; behind that its thread ends by itself.
+        Raises LoopUnsuitable in the thread of the loop.
         """
         if self._is_inherited:
             return  # the thread is not here, and the context is another process's
+        if self._running.is_here():
+            raise LoopUnsuitable(_IN_LOOP)
         with self._closing:
             if self not in _PORTALS:
                 return
-            self.is_open = False
+            self.is_open, have_ended = False, True
             try:
-                self._loop.call(self._end_calls)
+                have_ended = self._loop.call(self._end_calls, _AROUND.get())
                 self._loop.call(self._leave)
             finally:
                 _PORTALS.discard(self)
                 self._loop.call(self._loop.stop, True)
-                self._running.wait()
+                if have_ended:
+                    self._running.wait()
 
-    async def _end_calls(self) -> None:
+    async def _end_calls(self, around: "tuple[_Call, ...]") -> bool:
+        """Cancel all calls, and say whether they have ended; none of `around` is waited for."""
         calls = [*self.calls]
         for call in calls:
             await call.cancel()
+        end = time.monotonic() + TOOLS_S
         for call in calls:
-            await anyio.to_thread.run_sync(call.ended.wait)
+            if call not in around:
+                left_s = max(0.0, end - time.monotonic())
+                await anyio.to_thread.run_sync(call.ended.wait, left_s)
+        return all(call.ended.is_set() for call in calls)
 
     def close_at_exit(self) -> None:
         """Close it as Python ends; behind the thread that opened it, where it still runs."""
@@ -208,14 +226,48 @@ async def _serve(started: "Future[BlockingPortal]") -> None:
         started.set_exception(error)
 
 
-@once
-def entered(context: AbstractAsyncContextManager[T], wrap: Callable[[Portal, T], W]) -> Iterator[W]:
-    """Enter an async context in the event loop of a thread; leave it at the end."""
-    portal = Portal()
-    try:
-        yield wrap(portal, portal.enter(context))
-    finally:
-        portal.close()
+class Entering(AbstractContextManager[W], Generic[T, W]):
+    """An async context, entered in the event loop of a thread and left at the end.
+
+    Any thread may leave it, also twice. It is not left where this object is collected: what it
+    returned is in use.
+    """
+
+    def __init__(
+        self, context: AbstractAsyncContextManager[T], wrap: Callable[[Portal, T], W]
+    ) -> None:
+        """Enter `context`, and return what `wrap` makes of its value."""
+        self._context = context
+        self._wrap = wrap
+        self._entries = Entries()
+        self._portal: Portal | None = None
+
+    def __enter__(self) -> W:
+        """Enter it. Raises ReplicaClosed for a second time."""
+        self._entries.add()
+        portal = self._portal = Portal()
+        try:
+            return self._wrap(portal, portal.enter(self._context))
+        except BaseException:
+            portal.close()
+            raise
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Close the portal."""
+        if self._portal is not None:
+            self._portal.close()
+
+
+def entered(
+    context: AbstractAsyncContextManager[T], wrap: Callable[[Portal, T], W]
+) -> AbstractContextManager[W]:
+    """Return the blocking form of an async context."""
+    return Entering(context, wrap)
 
 
 class _Call:
@@ -231,6 +283,7 @@ class _Call:
     async def run(self, function: Callable[..., Awaitable[T]], args: tuple[Any, ...]) -> T:
         """Return the result of the function. Raises ReplicaClosed if it was cancelled."""
         self._portal.calls.add(self)
+        _AROUND.set((*_AROUND.get(), self))  # for the task of the call, and what it begins
         try:
             with anyio.CancelScope() as self._scope:
                 if self._portal.is_open and not self._is_cancelled:
