@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from antiphon.library.errors import LoopUnsuitable, ReplicaClosed
+from antiphon.library.io.once import Keeping, Opened
 from antiphon.library.io.unpickled import Unpickled
 from replica.conversation import Conversation as Held
 from replica.conversation import (
@@ -25,8 +26,8 @@ SYNC_S = 5.0
 """Seconds to wait for a linked hub before going on with what is here."""
 
 
-@dataclass(frozen=True, slots=True)
-class Shared:
+@dataclass(slots=True)
+class Shared(Keeping):
     """The parts that all handles of a replica share."""
 
     pinned: PublicKey | None
@@ -41,7 +42,7 @@ class Cursor:
     request: EntryId | None = None
 
 
-class Handle(Unpickled):
+class Handle(Unpickled, Opened):
     """The part of a conversation that its runs use too."""
 
     def __init__(
@@ -55,7 +56,7 @@ class Handle(Unpickled):
         self._replica = replica
         self.id = conversation
         """The id, 32 bytes."""
-        self._shared = shared
+        self._shared: Shared = shared
         self._cursor = cursor or Cursor()
         self._moving = asyncio.Lock()
 

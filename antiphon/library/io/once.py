@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass, field
 from functools import wraps
 from types import TracebackType
 from typing import ParamSpec, TypeVar
@@ -29,6 +30,22 @@ class Entries:
         self._is_entered = True
 
 
+@dataclass(slots=True)
+class Keeping:
+    """What all handles of a replica share; they keep the context that opened it.
+
+    Python closes a generator that is collected, and with it would be closed what is in use.
+    """
+
+    opening: object = field(default=None, kw_only=True)
+
+
+class Opened:
+    """A handle that an async context opens."""
+
+    _shared: Keeping
+
+
 class _AsyncOnce(AbstractAsyncContextManager[T_co]):
     def __init__(self, context: AbstractAsyncContextManager[T_co]) -> None:
         self._context = context
@@ -36,7 +53,10 @@ class _AsyncOnce(AbstractAsyncContextManager[T_co]):
 
     async def __aenter__(self) -> T_co:
         self._entries.add()
-        return await self._context.__aenter__()
+        value = await self._context.__aenter__()
+        if isinstance(value, Opened):
+            value._shared.opening = self._context
+        return value
 
     async def __aexit__(
         self,

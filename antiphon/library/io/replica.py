@@ -14,7 +14,7 @@ from antiphon.library.io.all_synced import AllSynced
 from antiphon.library.io.conversation import Conversation
 from antiphon.library.io.feed import Feed
 from antiphon.library.io.handle import SYNC_S, Shared, has_host, usable
-from antiphon.library.io.once import async_once
+from antiphon.library.io.once import Opened, async_once
 from antiphon.library.io.own_titles import OwnTitles
 from antiphon.library.io.steps import Items
 from antiphon.library.io.to_its_end import to_its_end
@@ -56,7 +56,7 @@ _NAME = "library name "
 _SETTLED = frozenset({SyncState.SYNCHRONIZED, SyncState.DENIED, SyncState.DESYNCHRONIZED})
 
 
-class Replica(Unpickled):
+class Replica(Unpickled, Opened):
     """The conversations of one key on this machine; works offline.
 
     >>> found = await me.conversation("trip", system="Be brief.")
@@ -67,7 +67,7 @@ class Replica(Unpickled):
     def __init__(self, core: Core, shared: Shared) -> None:
         """Use `open`."""
         self._replica = core
-        self._shared = shared
+        self._shared: Shared = shared
         self._creating = asyncio.Lock()
         self._titles = OwnTitles(core.public)
 

@@ -1,5 +1,7 @@
 """What `open`, `join` and `local` return is for one `with`, and says so in a second one."""
 
+import asyncio
+import gc
 from pathlib import Path
 
 import pytest
@@ -57,3 +59,31 @@ def test_a_with_that_ends_by_an_error_passes_it_on(tmp_path: Path):
         me.conversation("notes").say(str(1 // 0))
     with pytest.raises(ReplicaClosed):
         me.conversation("notes")
+
+
+def test_what_a_blocking_context_returned_stays_open_without_it(tmp_path: Path):
+    me = antiphon.open(tmp_path).__enter__()
+    gc.collect()
+    notes = me.conversation("notes")
+    del me
+    gc.collect()
+    assert notes.say("Still open.")
+    notes._portal.close()
+    with pytest.raises(ReplicaClosed):
+        notes.say("Closed.")
+
+
+async def test_what_an_async_context_returned_keeps_it_open(tmp_path: Path):
+    me = await aio.open(tmp_path).__aenter__()
+    notes = await me.conversation("notes")
+    core = me._core
+    del me
+    gc.collect()
+    await asyncio.sleep(0)  # Python would close the generator in a task of its own
+    assert await notes.say("Still open.")
+    closed = asyncio.Event()
+    core.listen(lambda _event: closed.set() if core.is_closed else None)
+    del notes
+    gc.collect()
+    async with asyncio.timeout(20):
+        await closed.wait()
