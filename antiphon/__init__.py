@@ -116,13 +116,15 @@ _ELSEWHERE = {
 }  # fmt: skip
 
 
-def __getattr__(name: str) -> Any:
-    if name == "aio":
-        return import_module("antiphon.aio")
-    if name not in __all__:
-        return _error(name)
-    module, there = _ELSEWHERE.get(name, ("antiphon.library.events", name))
-    return getattr(import_module(module), there)
+if not TYPE_CHECKING:  # to a type checker any misspelt name would be one
+
+    def __getattr__(name: str) -> Any:
+        if name == "aio":
+            return import_module("antiphon.aio")
+        if name not in __all__:
+            return _error(name)
+        module, there = _ELSEWHERE.get(name, ("antiphon.library.events", name))
+        return getattr(import_module(module), there)
 
 
 def _error(name: str) -> Any:
