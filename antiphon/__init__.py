@@ -5,8 +5,9 @@
         print(trip.ask("Capital of France?").text)
 
 `antiphon.aio` has `open`, `join`, `local` and what they return for use with async and await. The
-errors that docstrings name are in both. Large modules are imported only when you use a name that
-needs them. The generated stubs of the protocol are in `antiphon.v1`.
+errors that docstrings name are in both. `ConversationId`, `EntryId` and `PublicKey` are the types
+of ids, and `FinishReason` says why an answer ended. Large modules are imported only when you use
+a name that needs them. The generated stubs of the protocol are in `antiphon.v1`.
 """
 
 from importlib import import_module
@@ -50,6 +51,10 @@ if TYPE_CHECKING:
     from antiphon.library.tools import Tool, tool
     from replica.conversation import JoinPending
     from replica.errors import AntiphonError
+    from replica.ids import ConversationId as ConversationId
+    from replica.ids import EntryId as EntryId
+    from replica.ids import PublicKey as PublicKey
+    from replica.log import FinishReason as FinishReason
     from replica.log import Sampling, Usage
     from replica.refusals import NoHost
 
@@ -96,7 +101,15 @@ __all__ = [
     "tool",
 ]
 
+_TYPES = {
+    "ConversationId": ("replica.ids", "ConversationId"),
+    "EntryId": ("replica.ids", "EntryId"),
+    "FinishReason": ("replica.log", "FinishReason"),
+    "PublicKey": ("replica.ids", "PublicKey"),
+}
+"""Types of what methods take and return; like the errors they are found by name alone."""
 _ELSEWHERE = {
+    **_TYPES,
     "AntiphonError": ("replica.errors", "AntiphonError"),
     "JoinPending": ("replica.conversation", "JoinPending"),
     "NoHost": ("replica.refusals", "NoHost"),
@@ -121,7 +134,7 @@ if not TYPE_CHECKING:  # to a type checker any misspelt name would be one
     def __getattr__(name: str) -> Any:
         if name == "aio":
             return import_module("antiphon.aio")
-        if name not in __all__:
+        if name not in __all__ and name not in _TYPES:
             return _error(name)
         module, there = _ELSEWHERE.get(name, ("antiphon.library.events", name))
         return getattr(import_module(module), there)

@@ -26,7 +26,7 @@ from replica.conversation import (
     LastOwner,
 )
 from replica.errors import AntiphonError, StoreError
-from replica.io import AnswerOverdue, HostMissing
+from replica.io import AnswerOverdue, HostMissing, WriteUnconfirmed
 from replica.log import AnswerRefused
 from replica.refusals import (
     ArgumentInvalid,
@@ -40,6 +40,8 @@ from replica.refusals import (
     NotAllowed,
     PeerIdentityChanged,
     QuotaExceeded,
+    StoreCorrupt,
+    StoreFull,
     StoreLocked,
 )
 
@@ -76,7 +78,10 @@ __all__ = [
     "ReplicaClosed",
     "RunTooLong",
     "RunUnfinished",
+    "StoreCorrupt",
     "StoreError",
+    "StoreFull",
     "StoreLocked",
     "ToolUnsuitable",
+    "WriteUnconfirmed",
 ]

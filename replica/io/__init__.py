@@ -65,6 +65,7 @@ from replica.io.keyless import Keyless
 from replica.io.keys import load_or_begin, load_or_create, load_or_create_secret
 from replica.io.linked_hosts import hosts_of, linked_hosts
 from replica.io.listing import listed
+from replica.io.local_frames import WriteUnconfirmed
 from replica.io.logger import get_logger
 from replica.io.logs import LogFormat, configure_log, log_to_stderr
 from replica.io.long_logs import restored
@@ -157,6 +158,7 @@ __all__ = [
     "StoreRepair",
     "TurnEvent",
     "Unfetched",
+    "WriteUnconfirmed",
     "add_services",
     "allow_descriptors",
     "answers",

@@ -38,6 +38,13 @@ def test_the_async_form_has_the_names_of_the_blocking_one():
         assert there - here <= internal
 
 
+def test_ids_and_reasons_are_found_by_name():
+    trip = antiphon.ConversationId(bytes.fromhex("ab" * 32))
+    assert trip == antiphon.EntryId(trip) == antiphon.PublicKey(trip)
+    assert antiphon.FinishReason.LENGTH.name == "LENGTH"
+    assert issubclass(antiphon.WriteUnconfirmed, antiphon.StoreError)
+
+
 def test_a_blocking_method_has_the_docstring_of_the_async_one():
     assert antiphon.Conversation.ask.__doc__ == aio.Conversation.ask.__doc__
 
@@ -46,7 +53,8 @@ def test_every_name_and_method_is_in_the_reference():
     page = (Path(antiphon.__file__).parents[1] / "docs" / "reference.md").read_text()
     listed = {*re.findall(r"\w+", page)}
     renamed = {"open": "open_replica", "local": "local_replica", "Event": "Event", "aio": "aio"}
-    assert {renamed.get(name, name) for name in antiphon.__all__} <= listed
+    names = (*antiphon.__all__, *antiphon._TYPES)
+    assert {renamed.get(name, name) for name in names} <= listed
     for name in ("Replica", "Conversation", "Run"):
         assert {n for n in dir(getattr(antiphon, name)) if not n.startswith("_")} <= listed
 

@@ -8,7 +8,7 @@ import antiphon
 from antiphon import aio
 from antiphon.library import raised
 
-NAMES = [*(f"antiphon.{name}" for name in (*antiphon.__all__, *raised.__all__)),
+NAMES = [*(f"antiphon.{name}" for name in (*antiphon.__all__, *antiphon._TYPES, *raised.__all__)),
          *(f"antiphon.aio.{name}" for name in (*aio.__all__, *raised.__all__))]  # fmt: skip
 WRONG = ["antiphon.CallOpenn", "antiphon.Nothing", "antiphon.aio.Nothing", "antiphon.aio.Draft"]
 
