@@ -93,6 +93,13 @@ class RunUnfinished(RequestRefused):
     reason = "RUN_UNFINISHED"
     next_step = "Iterate over the run to its end, or call its result()."
 
+    def __init__(self, detail: str = "", *, next_step: str = "", **recovery: Any) -> None:
+        """Set what to do in place of reading on, which helps no run that has ended."""
+        super().__init__(detail, **recovery)
+        if next_step:
+            # An instance attribute hides the class's.
+            self.__dict__["next_step"] = next_step
+
 
 class RunTooLong(RequestRefused):
     """The model calls more tools than the run may make.

@@ -63,6 +63,11 @@ from replica.refusals import ArgumentInvalid
 
 POLICY_TAG = b"antiphon/v1/policy-call"
 _REPEATED = "CALL_REPEATED"
+_ANEW = "Begin a new run."
+_IN_LOG = (
+    "history() has the answer once it is there; cancel() ends it. Pass results of open calls to"
+    " finish(), or abandon() them. Give the next run a key, so that another one can go on with it."
+)
 _AGAIN = frozenset({FinishReason.REFUSED, FinishReason.INTERRUPTED})
 
 
@@ -114,10 +119,8 @@ class Run(Unpickled):
         >>> run.answer.text
         'Paris.'
         """
-        if self._answer is None and self._steps.is_ended:
-            raise RunUnfinished("it was closed, or ended with an error; run it again with its key")
         if self._answer is None:
-            raise RunUnfinished
+            raise _unfinished(self._given, self._run) if self._steps.is_ended else RunUnfinished
         return self._answer
 
     def __aiter__(self) -> Items[e.Event]:
@@ -368,6 +371,18 @@ class Run(Unpickled):
     async def _options(self, attempt: int) -> turns.RequestOptions:
         key = self._given.call_key(self._replica.public, attempt)
         return await self._at.options(key=key, **self._given.options)
+
+
+def _unfinished(given: Given, run: KeyedRun) -> RunUnfinished:
+    """Return the error of a run that has ended without an answer."""
+    ended = "it was closed or left, or ended with an error"
+    if given.key is not None:
+        step = "Begin a new run with the same text and key: it goes on where this one ended."
+        return RunUnfinished(ended, next_step=step)
+    if not run.requests:
+        return RunUnfinished(f"{ended}, and asked nothing", next_step=_ANEW)
+    detail = f"{ended}, and without a key it can't go on; its question is in the log"
+    return RunUnfinished(detail, next_step=_IN_LOG)
 
 
 async def _decided(policy: Policy | None, answer: e.Answer) -> e.Call | None:

@@ -253,6 +253,43 @@ async def test_a_loop_that_is_left_closes_its_run(acting: Lab):
         assert answer.text == "Heard: done"
 
 
+@pytest.mark.parametrize("key", ["job-17", None])
+async def test_a_run_that_was_left_says_how_to_go_on(acting: Lab, key: str | None):
+    async with acting.open() as me:
+        trip = await me.conversation("trip")
+        run = trip.run("Hello.", key=key)
+        async for event in run:
+            if isinstance(event, antiphon.Asked):
+                break
+        await run.close()
+        with pytest.raises(antiphon.RunUnfinished) as refused:
+            await run.result()
+        if key is not None:
+            assert refused.value.next_step.startswith("Begin a new run with the same text and key")
+            assert (await trip.ask("Hello.", key=key)).text == "Heard: Hello."
+            return
+        assert refused.match("without a key it can't go on; its question is in the log")
+        assert refused.value.next_step.startswith("history() has the answer once it is there")
+        await trip.ask("Another.")  # behind it
+        assert "Heard: Hello." in [
+            event.answer.text
+            for event in await trip.history()
+            if isinstance(event, antiphon.Answered)
+        ]
+
+
+async def test_a_run_that_was_closed_before_it_asked_is_begun_anew(acting: Lab):
+    async with acting.open() as me:
+        run = (await me.conversation("trip")).run("Hello.")
+        with pytest.raises(antiphon.RunUnfinished) as refused:
+            _ = run.answer
+        assert refused.value.next_step == antiphon.RunUnfinished.next_step
+        await run.close()
+        with pytest.raises(antiphon.RunUnfinished, match="and asked nothing") as refused:
+            _ = run.answer
+        assert refused.value.next_step == "Begin a new run."
+
+
 async def test_a_turn_that_waits_is_told_that_the_run_ahead_is_gone(
     acting: Lab, monkeypatch: pytest.MonkeyPatch
 ):
