@@ -44,7 +44,7 @@ _NAMES: Mapping[Any, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Tool:
-    """A function that a model may call; see `tool`.
+    """A function that a model may call; see `tool`, also for what `resolve` has to know.
 
     >>> book.name, book.effect, book("Rome")
     ('book', True, 'booked in Rome')
@@ -114,8 +114,10 @@ def tool(
 
     With `effect`, the start of a call is durable in the log before the function runs. After a
     crash `resolve(effect_key)` returns the result if the effect happened; if it returns None, the
-    function runs. Without `resolve`, it is not run again and the call stays open (CALL_OPEN). If
-    the function has a parameter `effect_key`, it receives that key. The function may be async.
+    function runs. It is also asked on another device of the key, while the function runs on the
+    first: it has to wait for an effect in progress, or raise, else the effect happens twice.
+    Without `resolve`, the function is not run again and the call stays open (CALL_OPEN). If the
+    function has a parameter `effect_key`, it receives that key. The function may be async.
     Raises ToolUnsuitable, ArgumentInvalid.
 
     >>> @tool

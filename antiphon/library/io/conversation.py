@@ -83,10 +83,12 @@ class Conversation(Members):
 
         The events are those of this turn, and nobody else's. `key` identifies the call: a run
         under the same key resumes after any crash. A finished one is answered from the log: it has
-        no events, and `result` returns its answer. Without a key, an unfinished run cannot be
-        found again: `finish` or `abandon` its open calls, or the branch waits for them. `retries`
-        is the number of further requests after a refusal or an interruption, until a tool with an
-        effect has started. `policy(answer)` returns the program's own next call, or None.
+        no events, and `result` returns its answer. Two devices must not run one key at the same
+        time: the call may be asked twice, and a tool with `resolve` may run on both (see `tool`).
+        Without a key, an unfinished run cannot be found again: `finish` or `abandon` its open
+        calls, or the branch waits for them. `retries` is the number of further requests after a
+        refusal or an interruption, until a tool with an effect has started. `policy(answer)`
+        returns the program's own next call, or None.
         `timeout_s` limits the time, in seconds, without a step of this turn or of one ahead of it.
         If the process that holds the folder is suspended meanwhile, the run waits 30 s for it.
         `calls_max` limits the tool calls under the key, including those of earlier runs. Further
