@@ -165,6 +165,12 @@ def is_last_open(held: Conversation, call: OpenCall) -> bool:
     return [one.call.call_id for one in open_calls] == [call.call.call_id]
 
 
+def is_still_open(held: Conversation, call: OpenCall) -> bool:
+    """Say whether a call has no result yet: somebody else may have closed it meanwhile."""
+    open_calls, _ = calls_behind(held, call.request)
+    return any(one.call.call_id == call.call.call_id for one in open_calls)
+
+
 def calls_ahead(held: Conversation, place: Place) -> tuple[OpenCall, ...]:
     """Return the open calls in the context of a request at a place, those of the last answer.
 

@@ -36,6 +36,7 @@ from replica.conversation import (
     find_run,
     has_started,
     is_last_open,
+    is_still_open,
     next_step,
     offered_tools,
     result_place,
@@ -349,9 +350,13 @@ class Run(Unpickled):
     async def _close(self, one: OpenCall, text: str, is_error: bool) -> None:
         """Append the result of a call, and the next request behind the last result.
 
-        Both in one commit: a turn of another thread that came between would be asked first.
+        Both in one commit: a turn of another thread that came between would be asked first. A
+        call that was abandoned meanwhile, or finished on another device, gets no second result.
         """
         held = await self._held()
+        if not is_still_open(held, one):
+            await self._look()
+            return
         place = result_place(held, self._run.requests[-1])
         result = ToolResult(one.call.call_id, (Text(text),), is_error)
         bodies: list[Body] = [Message(Speaker.TOOL, (result,))]

@@ -46,6 +46,30 @@ async def with_open_call(lab: Lab) -> AsyncIterator[tuple[Any, Any]]:
         yield mine, bob
 
 
+async def test_a_call_that_was_abandoned_while_its_tool_ran_gets_no_second_result(lab: Lab):
+    """The late result was written, and the model was told both."""
+    began, goes_on = asyncio.Event(), asyncio.Event()
+
+    @antiphon.tool(name="act")
+    async def slow() -> str:
+        """Act."""
+        began.set()
+        await goes_on.wait()
+        return "done late"
+
+    await lab.start_host(reply)
+    async with lab.open() as me:
+        trip = await me.conversation("trip")
+        asking = asyncio.create_task(trip.ask("Act.", tools=[slow], timeout_s=10.0))
+        await began.wait()
+        (call,) = await trip.open_calls()
+        await trip.abandon(call.id)
+        goes_on.set()
+        await asking
+        done = [one for one in await trip.history() if isinstance(one, antiphon.ToolDone)]
+    assert [one.is_error for one in done] == [True]
+
+
 async def test_a_turn_behind_the_call_of_a_removed_member_is_refused_and_not_written(lab: Lab):
     async with with_open_call(lab) as (mine, bob):
         await mine.remove(bob.key)
