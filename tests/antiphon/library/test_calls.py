@@ -396,9 +396,9 @@ async def test_two_agents_of_one_folder_run_a_tool_once(lab: Lab, booking: Booki
     async with lab.open(label="one") as one, lab.open(label="other") as other:
         trips = await asyncio.gather(one.conversation("trip"), other.conversation("trip"))
         assert trips[0].id == trips[1].id
-        said = asyncio.create_task(anext(aiter(trips[1].events())))
+        events = trips[1].events()
         await trips[0].say("Good morning.")
-        event = await said
+        event = await anext(one async for one in events if isinstance(one, antiphon.Said))
         assert (event.text, event.label) == ("Good morning.", "one")
         answers = await asyncio.gather(
             *(trip.ask("Book two nights.", tools=[booking.tool], key="job-17") for trip in trips)
