@@ -64,8 +64,10 @@ async def run(chat: ChatSession, line: str) -> Turn | None:
         case "quit" | "exit" | "q":
             raise Leave
         case "again":
+            chat.check_sent()
             return Turn(await _again(chat))
         case "continue":
+            chat.check_sent()
             place = continued_place(chat.held, chat.place())
             return Turn(place, form=continued_form(chat.held, place))
         case "help" | "?":

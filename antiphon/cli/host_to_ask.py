@@ -11,7 +11,7 @@ from antiphon.cli.rows import counted
 from antiphon.cli.session import Session
 from replica.conversation import Conversation
 from replica.ids import PublicKey, short
-from replica.io import Replica, choose_host, linked_hosts, pinned_key
+from replica.io import Replica, choose_host, linked_hosts, means_away, pinned_key
 from replica.link import LinkedHost
 from replica.refusals import HubUnreachable
 
@@ -58,9 +58,12 @@ async def host_to_ask(
 def linked_host(replica: Replica, held: Conversation, wanted: PublicKey | None) -> LinkedHost:
     """Return the linked host of a conversation to ask: `wanted`, else the first that answers.
 
-    Raises HubUnreachable, HostNotLinked, HostMissing.
+    Raises HubUnreachable or why else there is no link, HostNotLinked, HostMissing.
     """
     if not replica.hub.is_linked:
+        error = replica.hub.last_error
+        if error is not None and not means_away(error):
+            raise error
         raise HubUnreachable("the hub that names the hosts is away")
     answering = {host.key: host for host in replica.hub.hosts if host.info.has_service}
     key = choose_host(held, tuple(answering), wanted)

@@ -312,7 +312,8 @@ def _show_receipt(out: Output, receipt: Receipt) -> None:
 def _unchecked(receipt: Receipt) -> Iterator[str]:
     """Yield the requests of the conversation that have no answer to check."""
     if receipt.refused:
-        yield counted(receipt.refused, "request was refused", "requests were refused")
+        was = counted(receipt.refused, "request was", "requests were")
+        yield f"{was} refused, or cancelled before the answer began"
     if receipt.open:
         yield f"{counted(receipt.open, 'request has', 'requests have')} no answer yet"
 

@@ -25,7 +25,7 @@ from replica.conversation import (
 from replica.ids import EntryId, PublicKey, short
 from replica.io import Replica, RequestOptions, TurnEvent, answers, begin, now_ms, turns
 from replica.limits import BODY_BYTES_MAX
-from replica.log import CONTINUABLE, Conflict, Generation, Kind, Message, Part, Tools
+from replica.log import CONTINUABLE, Conflict, FinishReason, Generation, Kind, Message, Part, Tools
 from replica.log import Text as TextPart
 from replica.order import SealNode, is_open
 from replica.refusals import ArgumentInvalid
@@ -148,6 +148,8 @@ def _cut_answer(held: Conversation, place: Place) -> EntryId:
     """Return the last answer before a place. Raises NothingToContinue unless it was cut off."""
     for entry in reversed(entries_at(held, place)):
         body = held.log.body(entry.id)
+        if isinstance(body, Generation) and body.finish_reason == FinishReason.REFUSED:
+            continue  # it has no words: also where the rest was asked for twice at once
         if isinstance(body, Message | Generation) and not is_undone(held, entry):
             if isinstance(body, Generation) and body.finish_reason in CONTINUABLE:
                 return entry.id

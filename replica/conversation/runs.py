@@ -14,6 +14,7 @@ from replica.conversation.obligations import Asked, Ledger
 from replica.conversation.place import Place, basis_of, goes_behind, place_beside
 from replica.ids import EntryId, PublicKey, tagged_sha256
 from replica.log import (
+    CONTINUABLE,
     Conflict,
     Entry,
     Generation,
@@ -248,13 +249,18 @@ def entries_of(held: Conversation, run: KeyedRun) -> list[EntryId]:
 def retry_place(held: Conversation, request: EntryId) -> Place:
     """Return the place of another try of a request: where it was, beside its answer if it has one.
 
-    A request that was refused before its seal is queued again, or forks again.
+    A request that was refused before its seal is queued again, or forks again. One for the rest of
+    an answer forks: queued, it would be refused again where another turn follows (HOST-128).
     """
     seal = held.order.seal_of.get(request)
     if seal is not None:
         return place_beside(held, seal)
     entry = held.log.entries[request]
-    return Place(entry.header.parents, basis_of(held, entry), Conflict(entry.header.conflict))
+    parents = entry.header.parents
+    body = held.log.body(parents[0]) if len(parents) == 1 else None
+    is_rest = isinstance(body, Generation) and body.finish_reason in CONTINUABLE
+    conflict = Conflict.FORK if is_rest else Conflict(entry.header.conflict)
+    return Place(parents, basis_of(held, entry), conflict)
 
 
 def _place_past_abandoned(held: Conversation, request: EntryId) -> Place | None:

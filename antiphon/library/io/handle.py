@@ -3,11 +3,13 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
+from weakref import WeakSet
 
 from antiphon.library.errors import LoopUnsuitable, ReplicaClosed
 from antiphon.library.io.once import Keeping, Opened
+from antiphon.library.io.steps import Steps
 from antiphon.library.io.unpickled import Unpickled
 from replica.conversation import Conversation as Held
 from replica.conversation import (
@@ -32,6 +34,8 @@ class Shared(Keeping):
 
     pinned: PublicKey | None
     """The model host to grant new conversations to; else one the hub vouches for."""
+    running: WeakSet[Steps[Any]] = field(default_factory=WeakSet, kw_only=True)
+    """The runs that somebody has begun to read, which end with the replica."""
 
 
 @dataclass(slots=True)
@@ -83,6 +87,10 @@ class Handle(Unpickled, Opened):
         usable(self._replica)
         async with self._moving:
             yield
+
+    def _note_run(self, run: Steps[Any]) -> None:
+        """Let a run end with the replica, whoever reads it then."""
+        self._shared.running.add(run)
 
     async def place(self) -> Place:
         """Return the place of the next entry. Raises ArgumentInvalid for an unknown one."""

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from antiphon.library import events as e
-from antiphon.library.errors import ProcessForked
+from antiphon.library.errors import ProcessForked, ReplicaClosed
 from antiphon.library.given import check_id, check_system, check_text, check_timeout
 from antiphon.library.io.all_synced import AllSynced
 from antiphon.library.io.conversation import Conversation
@@ -405,9 +405,17 @@ def _opened(
         redeeming = Redeeming(core, lambda _joined: None)  # MemberChanged says who has joined
         redeeming.start()
         stack.push_async_callback(redeeming.stop)
-        return Replica(core, Shared(host))
+        shared = Shared(host)
+        stack.push_async_callback(_end_runs, shared)
+        return Replica(core, shared)
 
     return Opening(enter)
+
+
+async def _end_runs(shared: Shared) -> None:
+    """End what is read no more, too: a tool whose result can't be written is cancelled."""
+    for run in tuple(shared.running):
+        await run.end(ReplicaClosed())
 
 
 def folder_path(folder: str | Path) -> Path:

@@ -141,6 +141,7 @@ class Run(Unpickled):
         >>> (await trip.run("Capital of France?").result()).text
         'Paris.'
         """
+        self._steps.check_outside()
         try:
             async for _ in self._steps:
                 pass
@@ -164,6 +165,7 @@ class Run(Unpickled):
 
     async def _all_steps(self) -> AsyncGenerator[e.Event, None]:
         news = RunNews(self._replica, self._at.id)
+        self._at._note_run(self._steps)
         try:
             async with aclosing(self._claim.followed(news)) as meanwhile:
                 async for event in meanwhile:
@@ -266,7 +268,8 @@ class Run(Unpickled):
         while True:
             async for event in news.collected(self._run):
                 yield event
-            if not isinstance(next_step(await self._held(), self._run), Await):
+            # Another run may have asked anew while this one was not read.
+            if next_step(await self._held(), self._run) != Await(request):
                 return
             watch = news.watch_of(request)
             await ahead.wait(await self._held(), watch, self._given.timeout_s)

@@ -20,6 +20,7 @@ from replica.conversation import Conversation as Held
 from replica.conversation import (
     KeyedRun,
     OpenCall,
+    Perform,
     Place,
     Step,
     calls_ahead,
@@ -70,11 +71,15 @@ class RunClaim:
     async def followed(self, news: RunNews) -> AsyncGenerator[e.Event, None]:
         """Yield what another run does while it has the claim; it is held at the end.
 
-        Raises AnswerOverdue if the other run does not go on for too long.
+        Raises AnswerOverdue if the other run does not go on for too long, and CallOpen in a tool
+        of the other run, which goes on behind the tool alone.
         """
         heard_at, known = time.monotonic(), None
         while not self._is_claimed():
             reached = await self._reached()
+            _, step, _ = reached
+            if isinstance(step, Perform) and is_performed_here(step.request):
+                raise call_open(step.calls[0], "this tool runs under the same key")
             await news.begin(reached[0])
             async for event in news.collected(reached[0]):
                 yield event

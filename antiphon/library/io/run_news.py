@@ -1,6 +1,7 @@
 """The events of one run, whoever works on it: another one may have its key meanwhile."""
 
 import asyncio
+from collections import deque
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import suppress
 
@@ -33,6 +34,8 @@ class RunNews:
         self._conversation = conversation
         self._run = KeyedRun()
         self._shown: set[EntryId] = set()
+        self._collected: deque[e.Event] = deque()
+        """Events to yield; the run may lapse between two of them."""
         self._has_begun = False
         self._may_have_entries = True
         self._kept: list[e.Event] = []
@@ -72,24 +75,27 @@ class RunNews:
         """Yield the events of the run since the last call, once their entries are durable.
 
         The drafts of an answer come behind its Sealed and before the answer; together, from the
-        last Discarded on, they are its text. Raises what `AnswerWatch.news` raises.
+        last Discarded on, they are its text. Raises what `AnswerWatch.news` raises. Called while
+        an earlier call is not read to its end, it goes on with the events of that.
         """
+        await self._collect(run)
+        while self._collected:
+            yield self._collected.popleft()
+
+    async def _collect(self, run: KeyedRun) -> None:
         for at in await self._new_entries(run):
             held = await self._held()
             entry = held.log.entries[at]
             is_answer = entry.header.kind == Kind.GENERATION
             request = news.request_of(held, entry) if is_answer else None
             if request is not None:
-                for draft in await self._drafts(request, is_whole=True):
-                    yield draft
+                self._collected += await self._drafts(request, is_whole=True)
                 self._unwatch()
             self._shown.add(at)
-            for event in self._events_of(held, run, at):
-                yield event
+            self._collected += self._events_of(held, run, at)
         request = run.requests[-1] if run.requests else None
         if request is not None and not self._is_answered(await self._held(), request):
-            for draft in await self._drafts(request):
-                yield draft
+            self._collected += await self._drafts(request)
 
     def watch_of(self, request: EntryId) -> AnswerWatch:
         """Return the watch of the answer to a request, until another request is asked for."""

@@ -9,6 +9,7 @@ from typing import Any, Self, TypeVar, cast
 
 import anyio
 
+from antiphon.library.errors import RunUnfinished
 from antiphon.library.io.to_its_end import to_its_end
 from replica.io import look_at
 
@@ -54,12 +55,15 @@ class Steps(Items[T]):
         self._has_reader = asyncio.Event()
         self._unbroken: asyncio.Event | None = None
         self.is_ended = False
+        self._ended_by: Exception | None = None
 
     async def __anext__(self) -> T:
         """Return the next item. Raises StopAsyncIteration at the end, and once it is closed.
 
-        A cancellation is raised behind what is `unbroken`.
+        A cancellation is raised behind what is `unbroken`. Raises RunUnfinished in what a step
+        has begun.
         """
+        self.check_outside()
         async with self._lock:
             if self._step is None and not self.is_ended:
                 self._scope = anyio.CancelScope()
@@ -68,7 +72,7 @@ class Steps(Items[T]):
             item = await self._read() if self._step is not None else _END
             if item is _END:
                 await self._items.aclose()
-                raise StopAsyncIteration
+                raise self._ended_by or StopAsyncIteration
             return cast(T, item)
 
     async def _advance(self, scope: anyio.CancelScope) -> Any:
@@ -101,6 +105,27 @@ class Steps(Items[T]):
             return step.result()
         finally:
             del step  # an error refers to this frame
+
+    def check_outside(self) -> None:
+        """Raise RunUnfinished in what a step has begun: reading it would wait for itself."""
+        if self.is_around():
+            raise RunUnfinished(
+                "a tool of the run reads it, and it goes on behind the tool",
+                next_step="Return from the tool: whoever reads the run gets its events.",
+            )
+
+    async def end(self, error: Exception) -> None:
+        """End it with an error, and wait for the step, unless that is `unbroken`.
+
+        What a step has begun may call this, and is not ended by that.
+        """
+        if self.is_ended or self.is_around():
+            return
+        self.is_ended, self._ended_by = True, error
+        if self._scope is not None:
+            self._scope.cancel()
+        if self._step is not None and self._unbroken is None:
+            await asyncio.wait({self._step})
 
     async def wanted(self) -> None:
         """Wait until somebody waits for an item."""

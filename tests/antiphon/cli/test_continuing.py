@@ -128,5 +128,8 @@ def test_of_two_members_who_continue_an_answer_at_once_one_is_refused(
     shown = [member.ok("log") for member in members]
     assert sum("refused: NOTHING_TO_CONTINUE" in one for one in shown) == 1
     assert all("You said: You" in one for one in shown), "the rest is there once"
+    refused = next(one for one in members if "refused: NOTHING" in one.ok("log"))
+    refused.ok("send", "--continue", "--max-tokens", "1")  # goes on with the rest that came first
+    assert refused.ok("log").count("refused: NOTHING") == 0
     for member in members:
         assert member.ok("send", "ok") == "You said: ok\n"

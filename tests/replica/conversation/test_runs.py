@@ -195,6 +195,17 @@ def test_another_try_of_a_refused_request_that_forks_forks_again(turns: Turns):
     assert retry_place(turns.held, request.id) == Place((said.id,), None, Conflict.FORK)
 
 
+def test_another_try_of_a_request_for_the_rest_of_an_answer_forks(turns: Turns):
+    """Queued again, it was refused again: the other member's rest stays where it is (HOST-128)."""
+    _, request = asked(turns)
+    cut = turns.answer(request, Text("An ans"), reason=FinishReason.LENGTH)
+    seal = turns.entry(cut.header.parents[0])
+    first, second = (turns.ask(one, cut, basis=seal) for one in (turns.owner, turns.writer))
+    turns.answer(first, Text("wer."))
+    turns.add(turns.host, Generation((), (), 0, FinishReason.REFUSED), second)
+    assert retry_place(turns.held, second.id) == Place((cut.id,), seal.id, Conflict.FORK)
+
+
 def test_the_tools_offered_are_those_of_the_last_definition_before(turns: Turns):
     tool = ToolDefinition("book", "Books.", "{}")
     offers = turns.add(turns.owner, Tools((tool,)), turns.genesis)

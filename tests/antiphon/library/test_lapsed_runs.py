@@ -1,0 +1,146 @@
+"""A run that another one goes on with while nobody reads it: what its reader sees behind that."""
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+import antiphon
+from antiphon.library.io import run_claim
+from tests.antiphon.library.conftest import Lab
+from tests.antiphon.library.test_run_news import LONG, Shown
+from tests.support.scripted_host import Asked, Token, ToolCall, words
+
+
+@pytest.fixture(autouse=True)
+def short_patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run_claim, "UNREAD_S", 0.05)
+
+
+def reply(asked: Asked) -> Sequence[Token | ToolCall]:
+    """Call the tool `act` twice first where it is asked to."""
+    if asked.said == "Act.":
+        calls = [ToolCall(number, "act", "{}") for number in "12"]
+        return [*words("Calling act now, then the rest."), *calls]
+    return list(words(f"{asked.said} {LONG}"))
+
+
+class Tool:
+    """A tool that waits until it is let go on."""
+
+    def __init__(self) -> None:
+        self.began, self.goes_on = asyncio.Event(), asyncio.Event()
+
+        @antiphon.tool(name="act")
+        async def act() -> str:
+            """Act."""
+            self.began.set()
+            await self.goes_on.wait()
+            return "done"
+
+        self.tool = act
+
+
+async def test_what_was_not_read_comes_in_its_order_and_once(lab: Lab):
+    await lab.start_host(reply)
+    act, shown = Tool(), Shown()
+    async with lab.open() as me:
+        run, again = [
+            (await me.conversation("trip")).run("Act.", tools=[act.tool], key="job-17")
+            for _ in range(2)
+        ]
+        events = aiter(run)
+        async for event in events:
+            shown.events.append(event)
+            if isinstance(event, antiphon.ToolCalled):
+                break_off = asyncio.create_task(again.result())
+                await act.began.wait()  # the other run has the key
+                act.goes_on.set()
+                break
+        async for event in events:
+            shown.events.append(event)
+        await break_off
+    kinds = [kind for kind in shown.kinds() if kind != "Draft"]
+    turn = ["ToolCalled", "ToolCalled", "Answered", "ToolDone", "ToolDone"]
+    assert kinds == ["Said", "Asked", "Sealed", *turn, "Asked", "Sealed", "Answered"]
+
+
+async def test_an_answer_that_the_other_run_left_is_shown_once(lab: Lab):
+    await lab.start_host(reply)
+    act = Tool()
+    act.goes_on.set()
+    async with lab.open() as me:
+        run, again = [
+            (await me.conversation("trip")).run("Act.", tools=[act.tool], key="job-17")
+            for _ in range(2)
+        ]
+        texts, first = dict[bytes, str](), None
+        async for event in run:
+            if isinstance(event, antiphon.Discarded):
+                texts[event.request] = ""
+            if isinstance(event, antiphon.Draft):
+                texts[event.request] = texts.get(event.request, "") + event.text
+                if first is None:
+                    first = event.request
+                    async for other in again:
+                        if isinstance(other, antiphon.Draft) and other.request != first:
+                            break
+            if isinstance(event, antiphon.Answered):
+                assert texts[event.answer.request] == event.answer.text
+    assert len(texts) == 2
+
+
+async def test_a_tool_that_waits_for_its_own_run_is_told(lab: Lab):
+    """It waited for ever."""
+    await lab.start_host(reply)
+    errors: list[antiphon.AntiphonError] = []
+    async with lab.open() as me:
+        trip = await me.conversation("trip")
+
+        @antiphon.tool(name="act")
+        async def act() -> str:
+            """Act."""
+            for waits in (run.result, lambda: trip.ask("Act.", tools=[act], key="job-17")):
+                with pytest.raises(antiphon.AntiphonError) as raised:
+                    await waits()
+                errors.append(raised.value)
+            return "done"
+
+        run = trip.run("Act.", tools=[act], key="job-17")
+        answer = await run.result()
+    assert answer.text.startswith("done")
+    assert [type(error) for error in errors] == [antiphon.RunUnfinished, antiphon.CallOpen] * 2
+
+
+async def test_a_tool_is_cancelled_where_its_replica_closes_unread(tmp_path: Path):
+    """It went on behind the replica, its effect happened, and its result was lost."""
+    lab, ends = Lab(tmp_path, "async"), list[str]()
+    began = asyncio.Event()
+
+    @antiphon.tool(name="act", effect=True)
+    async def act() -> str:
+        """Act."""
+        began.set()
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            ends.append("cancelled")
+            raise
+        return "never"
+
+    async with lab.stack:
+        await lab.start_hub()
+        await lab.start_host(reply)
+        async with lab.open() as me:
+            events = aiter((await me.conversation("trip")).run("Act.", tools=[act], key="job-17"))
+            while not began.is_set():
+                reading = asyncio.ensure_future(anext(events))
+                starting = asyncio.ensure_future(began.wait())
+                await asyncio.wait({reading, starting}, return_when=asyncio.FIRST_COMPLETED)
+                for waiting in (reading, starting):
+                    waiting.cancel()
+                await asyncio.wait({reading, starting})
+        assert ends == ["cancelled"]
+        with pytest.raises(antiphon.ReplicaClosed):
+            await anext(events)
