@@ -64,7 +64,6 @@ async def run(chat: ChatSession, line: str) -> Turn | None:
         case "quit" | "exit" | "q":
             raise Leave
         case "again":
-            chat.check_sent()
             return Turn(await _again(chat))
         case "continue":
             chat.check_sent()
