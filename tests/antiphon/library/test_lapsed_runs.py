@@ -1,7 +1,7 @@
 """A run that another one goes on with while nobody reads it: what its reader sees behind that."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,15 @@ from antiphon.library.io import run_claim
 from tests.antiphon.library.conftest import Lab
 from tests.antiphon.library.test_run_news import LONG, Shown
 from tests.support.scripted_host import Asked, Token, ToolCall, words
+
+
+@pytest.fixture
+async def lab(tmp_path: Path) -> AsyncIterator[Lab]:
+    """The async form: its tools run in the loop of the test, which tells them to go on."""
+    made = Lab(tmp_path, "async")
+    async with made.stack:
+        await made.start_hub()
+        yield made
 
 
 @pytest.fixture(autouse=True)
@@ -118,9 +127,9 @@ async def test_a_tool_that_waits_for_its_own_run_is_told(lab: Lab):
     assert [type(error) for error in errors] == [antiphon.RunUnfinished, antiphon.CallOpen] * 2
 
 
-async def test_a_tool_is_cancelled_where_its_replica_closes_unread(tmp_path: Path):
+async def test_a_tool_is_cancelled_where_its_replica_closes_unread(lab: Lab):
     """It went on behind the replica, its effect happened, and its result was lost."""
-    lab, ends = Lab(tmp_path, "async"), list[str]()
+    ends = list[str]()
     began = asyncio.Event()
 
     @antiphon.tool(name="act", effect=True)
@@ -134,18 +143,16 @@ async def test_a_tool_is_cancelled_where_its_replica_closes_unread(tmp_path: Pat
             raise
         return "never"
 
-    async with lab.stack:
-        await lab.start_hub()
-        await lab.start_host(reply)
-        async with lab.open() as me:
-            events = aiter((await me.conversation("trip")).run("Act.", tools=[act], key="job-17"))
-            while not began.is_set():
-                reading = asyncio.ensure_future(anext(events))
-                starting = asyncio.ensure_future(began.wait())
-                await asyncio.wait({reading, starting}, return_when=asyncio.FIRST_COMPLETED)
-                for waiting in (reading, starting):
-                    waiting.cancel()
-                await asyncio.wait({reading, starting})
-        assert ends == ["cancelled"]
-        with pytest.raises(antiphon.ReplicaClosed):
-            await anext(events)
+    await lab.start_host(reply)
+    async with lab.open() as me:
+        events = aiter((await me.conversation("trip")).run("Act.", tools=[act], key="job-17"))
+        while not began.is_set():
+            reading = asyncio.ensure_future(anext(events))
+            starting = asyncio.ensure_future(began.wait())
+            await asyncio.wait({reading, starting}, return_when=asyncio.FIRST_COMPLETED)
+            for waiting in (reading, starting):
+                waiting.cancel()
+            await asyncio.wait({reading, starting})
+    assert ends == ["cancelled"]
+    with pytest.raises(antiphon.ReplicaClosed):
+        await anext(events)
