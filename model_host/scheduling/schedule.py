@@ -26,6 +26,7 @@ from model_host.scheduling.owner import owner_of
 from replica.conversation import (
     Conversation,
     Sealable,
+    continued_by,
     may_be_sealed,
     open_requests,
     repeats_call,
@@ -33,7 +34,7 @@ from replica.conversation import (
 )
 from replica.errors import HostError
 from replica.ids import ConversationId, EntryId, PublicKey
-from replica.log import CONTINUABLE, FinishReason, Generation, Request
+from replica.log import FinishReason, Generation, Request
 from replica.order import SealNode
 
 Key = TypeVar("Key")
@@ -385,10 +386,8 @@ def _lost_its_answer(held: Conversation, ready: Sealable) -> bool:
 
     Both of two members may ask for the rest at once.
     """
-    parents = held.log.entries[ready.request].header.parents
-    body = held.log.body(parents[0]) if len(parents) == 1 else None
-    is_rest = isinstance(body, Generation) and body.finish_reason in CONTINUABLE
-    return is_rest and ready.entries[-2:] != (*parents, ready.request)
+    answer = continued_by(held, ready.request)
+    return answer is not None and ready.entries[-2:] != (answer, ready.request)
 
 
 def expired(request: Request, now_ms: int) -> RequestExpired | None:

@@ -256,11 +256,17 @@ def retry_place(held: Conversation, request: EntryId) -> Place:
     if seal is not None:
         return place_beside(held, seal)
     entry = held.log.entries[request]
-    parents = entry.header.parents
-    body = held.log.body(parents[0]) if len(parents) == 1 else None
-    is_rest = isinstance(body, Generation) and body.finish_reason in CONTINUABLE
+    is_rest = continued_by(held, request) is not None
     conflict = Conflict.FORK if is_rest else Conflict(entry.header.conflict)
-    return Place(parents, basis_of(held, entry), conflict)
+    return Place(entry.header.parents, basis_of(held, entry), conflict)
+
+
+def continued_by(held: Conversation, request: EntryId) -> EntryId | None:
+    """Return the cut answer whose rest a request asks for, its only parent; None for others."""
+    parents = held.log.entries[request].header.parents
+    body = held.log.body(parents[0]) if len(parents) == 1 else None
+    is_cut = isinstance(body, Generation) and body.finish_reason in CONTINUABLE
+    return parents[0] if is_cut else None
 
 
 def _place_past_abandoned(held: Conversation, request: EntryId) -> Place | None:

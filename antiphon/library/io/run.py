@@ -136,7 +136,7 @@ class Run(Unpickled):
         """Continue to the end and return the last answer.
 
         Raises what `Conversation.ask` raises, and RunUnfinished if the run was closed or ended
-        with an error before.
+        with an error before, or in a tool of this run.
 
         >>> (await trip.run("Capital of France?").result()).text
         'Paris.'
