@@ -24,9 +24,9 @@ def test_the_plots_of_the_results_can_be_drawn(name: str, tmp_path: Path) -> Non
     assert all(path.stat().st_size > 1_000 for path in draw(name, RESULTS[name], tmp_path))
 
 
-MEASURED = 3
-"""Times an attack is measured until its bars hold: other work on the machine makes some times
-longer, while one that grows with the log, which is a hundred times as long, always does."""
+MEASURED = 5
+"""Times an attack is measured until its bars hold, by its least CPU times: other work on the
+machine makes some longer, while one that grows with the log, a hundred times as long, always is."""
 TIMED = ("empty_entries", "refused_entries", "many_lanes", "queued_turns", "many_listings")
 """Attacks without a bar on memory or growth; at 10^4 they are left to `make bench`."""
 BOUNDED = [one.__name__ for one in abuse.ATTACKS if one.__name__ not in TIMED]
@@ -50,11 +50,13 @@ def test_the_attacks_can_be_measured() -> None:
 
 @pytest.mark.parametrize("attack", BOUNDED)
 def test_an_attack_costs_no_more_in_a_log_of_10_000_entries(attack: str) -> None:
-    for _ in range(MEASURED):
-        missed = [goal for goal in bounds(abuse.measure(abuse.SIZES, [attack])) if not goal.ok]
-        if not missed:
+    least = abuse.measure(abuse.SIZES, [attack])
+    for _ in range(MEASURED - 1):
+        if all(goal.ok for goal in bounds(least)):
             break
-    assert missed == []
+        for row, again in zip(least, abuse.measure(abuse.SIZES, [attack]), strict=True):
+            row.cpu_ms = min(row.cpu_ms, again.cpu_ms)
+    assert [goal for goal in bounds(least) if not goal.ok] == []
 
 
 @pytest.fixture

@@ -4,13 +4,14 @@ import asyncio
 import gc
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import suppress
 from pathlib import Path
 
 import grpc
 import pytest
 
 from antiphon.v1 import blob_pb2, sync_pb2
+from replica.errors import AntiphonError
+from replica.io.call_end import typed_end
 from replica.link import Link
 from replica.link.messages import Entries, Hello, Open
 from replica.log import Grant, Member, Role
@@ -84,9 +85,10 @@ async def _refused_call(served: ServedHub) -> None:
 async def _refused_blob(served: ServedHub) -> None:
     call = served.stranger.blobs.Write(metadata=served.stranger.metadata)
     part = blob_pb2.WriteRequest(conversation=bytes(32), data=bytes(BIG))
-    with suppress(asyncio.InvalidStateError):  # it was refused already
-        await call.write(part)
-    assert await refused(call) != ""
+    with pytest.raises(AntiphonError):
+        async with typed_end(call):
+            await call.write(part)
+            await call
 
 
 def alive() -> list[object]:

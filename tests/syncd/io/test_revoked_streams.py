@@ -3,19 +3,20 @@
 import asyncio
 import hashlib
 from collections.abc import AsyncIterator
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from antiphon.v1 import blob_pb2, sync_pb2
+from replica.errors import AntiphonError
 from replica.ids import ConversationId
+from replica.io.call_end import typed_end
 from replica.link.messages import Close, Credit, Entries, Fault, Hello, Listing, Open, Welcome
 from replica.log import Grant, Member, Revocation, Role
 from replica.log.digest import digest_of
 from replica.refusals import StoreFull
 from tests.support.callers import ServedHub, refused, serve_hub, until
-from tests.support.writers import Writer, said
+from tests.support.writers import Writer
 
 BIG = 400_000
 STRANGER = Writer(9)
@@ -135,18 +136,12 @@ async def test_a_blob_is_read_and_written_by_members_only_to_its_last_byte(serve
     other = hashlib.sha256(b"other").digest()
     writing = served.stranger.blobs.Write(metadata=served.stranger.metadata)
     first = blob_pb2.WriteRequest(conversation=served.id, digest=other, size_bytes=5, data=b"o")
-    await writing.write(first)
-    await revoke(served)
-    with suppress(asyncio.InvalidStateError):  # it was refused already
-        await writing.write(blob_pb2.WriteRequest(data=b"ther"))
-        await writing.done_writing()
+    with pytest.raises(AntiphonError) as ended:
+        async with typed_end(writing):
+            await writing.write(first)
+            await revoke(served)
+            await writing.write(blob_pb2.WriteRequest(data=b"ther"))
+            await writing.done_writing()
+            await writing
+    assert ended.value.reason == NOT_FOUND
     assert await refused(reading) == NOT_FOUND
-    assert await refused_result(writing) == NOT_FOUND
-    assert said
-
-
-async def refused_result(call) -> str:
-    async def result():
-        return await call
-
-    return await refused(result())
