@@ -1,6 +1,5 @@
 """What a call holds is freed when it ends, without a pass of the garbage collector (D518)."""
 
-import asyncio
 import gc
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator

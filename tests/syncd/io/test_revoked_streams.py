@@ -1,6 +1,5 @@
 """No stream outlives the revocation of its reader (LINK-16)."""
 
-import asyncio
 import hashlib
 from collections.abc import AsyncIterator
 from pathlib import Path
