@@ -32,12 +32,10 @@ class RunNews:
         """Listen until `stop`. Raises ReplicaClosed, LoopUnsuitable."""
         self._replica = usable(replica)
         self._conversation = conversation
-        self._run = KeyedRun()
         self._shown: set[EntryId] = set()
         self._collected: deque[e.Event] = deque()
         """Events to yield; the run may lapse between two of them."""
         self._has_begun = False
-        self._may_have_entries = True
         self._kept: list[e.Event] = []
         """Drafts of an answer whose Sealed is not shown yet."""
         self._watched: tuple[EntryId, AnswerWatch] | None = None
@@ -116,17 +114,14 @@ class RunNews:
                 return
             case DraftReceived(draft) if draft.conversation != self._conversation:
                 return
-            case EntriesAdmitted():
-                self._may_have_entries = True
             case _:
-                pass
-        self._awake.set()
+                self._awake.set()
 
     async def _new_entries(self, run: KeyedRun) -> list[EntryId]:
-        """Return the entries to show, durable here."""
-        if not self._may_have_entries and run == self._run:
-            return []
-        self._may_have_entries, self._run = False, run
+        """Return the entries to show, durable here.
+
+        The log is asked, since its events come later: once its entries are durable.
+        """
         found = [at for at in entries_of(await self._held(), run) if at not in self._shown]
         if found:
             await self._replica.flush()

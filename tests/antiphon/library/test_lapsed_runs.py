@@ -10,10 +10,10 @@ import pytest
 import antiphon
 from antiphon.library.io import run_claim
 from antiphon.library.io.run_news import RunNews
-from replica.conversation import KeyedRun
+from replica.conversation import KeyedRun, entries_of
 from replica.log import Kind
 from tests.antiphon.library.conftest import Lab
-from tests.antiphon.library.test_run_news import LONG
+from tests.antiphon.library.test_run_news import LONG, Shown
 from tests.support.scripted_host import Asked, Token, ToolCall, words
 
 
@@ -56,7 +56,31 @@ class Tool:
 
 
 async def test_what_was_not_read_comes_in_its_order_and_once(lab: Lab):
-    """The claim of a run may lapse between any two events; what another run did comes behind."""
+    await lab.start_host(reply)
+    act, shown = Tool(), Shown()
+    async with lab.open() as me:
+        run, again = [
+            (await me.conversation("trip")).run("Act.", tools=[act.tool], key="job-17")
+            for _ in range(2)
+        ]
+        events = aiter(run)
+        async for event in events:
+            shown.events.append(event)
+            if isinstance(event, antiphon.ToolCalled):
+                other = asyncio.create_task(again.result())
+                await act.began.wait()  # the other run has the key
+                act.goes_on.set()
+                break
+        async for event in events:
+            shown.events.append(event)
+        await other
+    kinds = [kind for kind in shown.kinds() if kind != "Draft"]
+    turn = ["ToolCalled", "ToolCalled", "Answered", "ToolDone", "ToolDone"]
+    assert kinds == ["Said", "Asked", "Sealed", *turn, "Asked", "Sealed", "Answered"]
+
+
+async def test_a_run_may_lapse_between_any_two_events(lab: Lab):
+    """What another run did comes behind."""
     await lab.start_host(reply)
     act = Tool()
     act.goes_on.set()
@@ -76,6 +100,29 @@ async def test_what_was_not_read_comes_in_its_order_and_once(lab: Lab):
             news.stop()
             turn = ["Draft", "ToolCalled", "ToolCalled", "Answered", "ToolDone", "ToolDone"]
             assert kinds == ["Asked", "Sealed", *turn, "Asked", "Sealed", "Draft", "Answered"]
+
+
+async def test_a_call_is_told_before_its_tool_where_its_event_comes_later(lab: Lab):
+    """The log has an entry at once, its event comes when it is durable: the tool ran first."""
+    await lab.start_host(reply)
+    act = Tool()
+    act.goes_on.set()
+    async with lab.open() as me:
+        trip = await me.conversation("trip")
+        await trip.ask("Act.", tools=[act.tool], key="job-17")
+        held = me._core.shelf[trip.id]
+        (first, _) = [e.id for e in held.log.entries.values() if e.header.kind == Kind.REQUEST]
+        news = RunNews(me._core, trip.id)
+        news.stop()  # no event comes
+        run = KeyedRun(None, (first,))
+        answer = held.order.generation_of(first)
+        behind = entries_of(held, run)[2:]
+        assert behind[0] == answer
+        news._shown.update(behind)  # they are not there yet
+        assert len([event async for event in news.collected(run)]) == 2
+        news._shown.difference_update(behind)
+        kinds = [type(event).__name__ async for event in news.collected(run)]
+        assert kinds[:2] == ["Draft", "ToolCalled"]
 
 
 async def test_an_answer_that_the_other_run_left_is_shown_once(lab: Lab):
