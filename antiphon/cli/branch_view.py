@@ -9,11 +9,12 @@ from dataclasses import dataclass
 
 from antiphon.cli.names import YOU, Names
 from antiphon.cli.output import harmless
-from antiphon.cli.rows import entries_at, words_of
+from antiphon.cli.questions import own_message
+from antiphon.cli.rows import entries_at, line_of
 from antiphon.cli.undone import is_taken_back
 from replica.conversation import Conversation, Place, awaited, calls_ahead, queued_place
 from replica.ids import EntryId, PublicKey
-from replica.log import Entry, Kind, Message
+from replica.log import Entry
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,56 +95,9 @@ def _for_tool(held: Conversation, view: BranchView, names: Names) -> str:
     return ""
 
 
-def question_words(held: Conversation, request: EntryId) -> str:
-    """Return the message that a request is about in one line; empty if there is none.
-
-    It is its author's, else another's before it. That of a request that goes on with an answer
-    is the question of that answer.
-    """
-    own = _words_before(held, held.log.entries[request])
-    if own:
-        return own
-    for parent in held.log.entries[request].header.parents:
-        body, answered = held.log.body(parent), answered_by(held, held.log.entries[parent])
-        if isinstance(body, Message):
-            return " ".join(words_of(body.parts).split())
-        if answered is not None:
-            return question_words(held, answered)
-    return ""
-
-
-def stands_below(held: Conversation, request: EntryId, above: EntryId | None) -> bool:
-    """Say whether it is clear whose answer comes if `above` was printed last.
-
-    That is a message, or the request of an answer: of this one, or of the one it goes on with.
-    """
-    parents = held.log.entries[request].header.parents
-    goes_on_with = (answered_by(held, held.log.entries[i]) for i in parents)
-    return above is not None and above in (request, *parents, *goes_on_with)
-
-
-def answered_by(held: Conversation, entry: Entry) -> EntryId | None:
-    """Return the request that an entry answers; None if it is no answer."""
-    if entry.header.kind != Kind.GENERATION:
-        return None
-    behind = entry.header.parents[0]
-    node = held.order.nodes.get(behind)
-    if node is not None:
-        return node.seal.request
-    return behind if held.order.request(behind) is not None else None
-
-
 def _next(held: Conversation, behind: list[Entry], waiting: list[EntryId]) -> list[Next]:
     requests = (entry for entry in behind if entry.id in waiting)
-    return [Next(request.header.author, _words_before(held, request)) for request in requests]
-
-
-def _words_before(held: Conversation, request: Entry) -> str:
-    """Return the message with which a request was written, in one line; empty if there is none."""
-    for parent in request.header.parents:
-        body = held.log.body(parent)
-        if isinstance(body, Message) and held.log.entries[parent].header.author == (
-            request.header.author
-        ):
-            return " ".join(words_of(body.parts).split())
-    return ""
+    return [
+        Next(request.header.author, line_of(held, own_message(held, request)))
+        for request in requests
+    ]

@@ -12,17 +12,35 @@ from contextlib import contextmanager
 
 from rich.text import Text
 
-from antiphon.cli.branch_view import BranchView, answered_by, question_words, stands_below
+from antiphon.cli.branch_view import BranchView
 from antiphon.cli.canvas import Canvas, Panel
 from antiphon.cli.chat_session import ChatSession
 from antiphon.cli.line_editor import LineEditor
 from antiphon.cli.output import harmless
 from antiphon.cli.pace import Rate, bar
-from antiphon.cli.rows import SIDE_LEAF, TALK, cut, end_lines, is_side_leaf, words_of, wrapped
+from antiphon.cli.questions import (
+    ANOTHER,
+    CANCELLED,
+    answered_by,
+    is_cancelled,
+    is_end_of_none,
+    is_never_answered,
+    question_of,
+    stands_below,
+)
+from antiphon.cli.rows import (
+    SIDE_LEAF,
+    TALK,
+    cut,
+    end_lines,
+    is_side_leaf,
+    line_of,
+    words_of,
+    wrapped,
+)
 from antiphon.cli.screen import not_taken_words
 from antiphon.cli.session import away_words
 from antiphon.cli.undone import is_undone
-from replica.conversation import Conversation
 from replica.errors import AntiphonError
 from replica.ids import EntryId
 from replica.io import answers
@@ -38,8 +56,6 @@ from replica.log import (
 )
 
 PROMPT = "> "
-ANOTHER = "(another answer)"
-"""The words of a request without a message."""
 WHOLE = "the whole answer comes now, in place of what is shown of it above"
 NEXT_MAX = 3
 EDIT_ROWS_MAX = 10
@@ -105,17 +121,18 @@ class ChatScreen:
             case Message(speaker, parts):
                 self._print_words(entry, speaker, words_of(parts))
                 self.above = entry.id
+                if not is_new and is_cancelled(held, entry) and not is_undone(held, entry):
+                    self.note(CANCELLED)
             case Generation():
-                if not _is_end_of_none(held, entry, body):
+                if not is_end_of_none(held, entry):
                     await self._print_answer(entry, body, is_new=is_new)
                     self.above = answered_by(held, entry)
             case None if entry.header.kind in TALK:
                 self.note(f"({self._chat.names.of(entry.header.author)}: a body that is not here)")
             case Request() if entry.header.conflict == Conflict.QUEUE:
-                is_ended = held.order.is_cancelled(entry.id) and entry.id not in held.order.seal_of
-                if is_ended and not is_undone(held, entry):
+                if is_never_answered(held, entry.id) and not is_undone(held, entry):
                     self._say_whose(entry.id)
-                    self.note("cancelled; no answer came")
+                    self.note(CANCELLED)
             case _:
                 pass
 
@@ -163,8 +180,10 @@ class ChatScreen:
         """Name a question again whose answer comes, unless it is what was printed last."""
         held = self._chat.held
         if not stands_below(held, request, self.above):
-            who = self._chat.names.of(held.log.entries[request].header.author)
-            line = f"{who}: {question_words(held, request) or ANOTHER}"
+            question = question_of(held, request)
+            asked = question or held.log.entries[request]
+            who = self._chat.names.of(asked.header.author)
+            line = f"{who}: {line_of(held, question) or ANOTHER}"
             with self.aside():
                 self._out.show(Text(cut(line, self._width - 1), style="dim"))
         self.above = request
@@ -268,9 +287,3 @@ def _write(text: str) -> None:
     if text:
         sys.stdout.write(text)
         sys.stdout.flush()
-
-
-def _is_end_of_none(held: Conversation, entry: Entry, generation: Generation) -> bool:
-    """Say whether a host notes here that a cancelled request, which is shown, has no answer."""
-    is_cancelled = generation.finish_reason == FinishReason.CANCELLED
-    return is_cancelled and held.order.request(entry.header.parents[0]) is not None

@@ -15,12 +15,12 @@ from antiphon.cli.graph import draw
 from antiphon.cli.names import Names
 from antiphon.cli.output import brief
 from antiphon.cli.printed import Printed
+from antiphon.cli.records import entry_record
 from antiphon.cli.rows import (
     Row,
     counted,
     cut,
     entries_at,
-    entry_record,
     is_listed,
     row_of,
     wrapped,

@@ -1,18 +1,21 @@
-"""Entries as rows of text, and as JSON with every byte.
+"""Entries as rows of text; opaque bytes are their fallback text or size."""
 
-JSON has opaque bytes in base64, so that they can be compared with the
-provider's. Text has their fallback text or size.
-"""
-
-import base64
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from enum import IntEnum
-from typing import Any
 
 from rich.cells import cell_len, chop_cells
 
 from antiphon.cli.names import NOBODY, Names
+from antiphon.cli.questions import (
+    ANOTHER,
+    CANCELLED,
+    is_cancelled,
+    is_end_of_none,
+    is_never_answered,
+    own_message,
+    question_of,
+)
 from antiphon.cli.undone import TAKEN_BACK, is_undone
 from replica.conversation import Conversation, Place, goes_behind, unlisted_before
 from replica.ids import EntryId
@@ -95,8 +98,7 @@ def _row_of(held: Conversation, entry: Entry, names: Names, *, is_verbose: bool)
             note = generation_note(body, is_verbose=is_verbose)
             return Row(digits, "model", words_of(body.parts), note)
         case Request():
-            note = "cancelled" if held.order.is_cancelled(entry.id) else "not answered"
-            return Row(digits, "request", f"host {names.of(body.host)}", note)
+            return _request_row(held, entry, body, names)
         case Seal():
             reason = held.order.void.get(entry.id)
             return Row(
@@ -121,9 +123,29 @@ def _row_of(held: Conversation, entry: Entry, names: Names, *, is_verbose: bool)
             return Row(digits, kind_name(entry.header.kind), author)
 
 
+def _request_row(held: Conversation, entry: Entry, request: Request, names: Names) -> Row:
+    """Return a request with its question; the note says who asked, unless that is its author."""
+    question = question_of(held, entry.id)
+    asked = question or entry
+    text = (
+        f"{names.of(asked.header.author)}: {cut(line_of(held, question), PREVIEW_CELLS) or ANOTHER}"
+    )
+    notes = ["cancelled" if held.order.is_cancelled(entry.id) else "not answered"]
+    if entry.header.author != asked.header.author:
+        notes.append(f"asked by {names.of(entry.header.author)}")
+    notes.append(f"host {names.of(request.host)}")
+    return Row(entry.id.hex()[:ID_DIGITS], "request", text, " · ".join(notes))
+
+
 def words_of(parts: tuple[Part, ...]) -> str:
     """Return parts as text."""
     return "".join(_part_words(part) for part in parts)
+
+
+def line_of(held: Conversation, message: Entry | None) -> str:
+    """Return a message in one line; empty for None."""
+    body = held.log.body(message.id) if message is not None else None
+    return " ".join(words_of(body.parts).split()) if isinstance(body, Message) else ""
 
 
 def _part_words(part: Part) -> str:
@@ -147,23 +169,25 @@ def _part_words(part: Part) -> str:
 
 def _speaker(speaker: int, entry: Entry, names: Names) -> str:
     if speaker != Speaker.USER:
-        return _word(Speaker, speaker)
+        return word_of(Speaker, speaker)
     return names.of(entry.header.author)
 
 
-def _word(kind: type[IntEnum], number: int) -> str:
+def word_of(kind: type[IntEnum], number: int) -> str:
     """Return the name of a number; one of a newer version, or of nobody, stays a number."""
     return kind(number).name.lower() if number in set(kind) else str(number)
 
 
 def _void(held: Conversation, entry: Entry) -> str:
-    """Return why no answer reads a message; of any other, the program that says it wrote it."""
+    """Return why no answer reads a message or comes to it, else the program that wrote it."""
     if not held.log.membership.is_visible(entry):
         if entry.id in held.order.listed_by:
             return "its author may not write this by now; the model has read it"
         return "void: its author may not write this"
     if is_withdrawn(held.order, entry.id):
         return TAKEN_BACK
+    if is_cancelled(held, entry):
+        return CANCELLED
     body = held.log.body(entry.id)
     return f"from {body.label}" if isinstance(body, Message) and body.label else ""
 
@@ -227,7 +251,7 @@ def tokens_per_s(usage: Usage) -> float:
 
 def finish_name(reason: int) -> str:
     """Return the finish reason's word."""
-    return _word(FinishReason, reason)
+    return word_of(FinishReason, reason)
 
 
 def counted(number: int, singular: str, plural: str) -> str:
@@ -275,7 +299,7 @@ def _pieces(line: str, width: int, joint: str) -> Iterator[str]:
 
 def role_name(role: int) -> str:
     """Return the role's word."""
-    return _word(Role, role)
+    return word_of(Role, role)
 
 
 def kind_name(kind: int) -> str:
@@ -307,134 +331,14 @@ def _context_with_side_leaves(held: Conversation, tip: SealNode) -> list[Entry]:
 def is_listed(held: Conversation, entry: Entry) -> bool:
     """Say whether people are shown an entry: words, or a request that is without an answer.
 
-    The requests of a message that was taken back, and their ends, are left out.
+    The requests of a message that was taken back, and their ends, are left out, and those that
+    were cancelled before their turn, which is said of their message.
     """
-    is_request = entry.header.kind == Kind.REQUEST
-    is_open = is_request and held.order.generation_of(entry.id) is None
-    is_shown = is_open or entry.header.kind in TALK
-    return is_shown and (entry.header.kind == Kind.MESSAGE or not is_undone(held, entry))
-
-
-# --- JSON ---------------------------------------------------------------------
-
-
-def entry_record(held: Conversation, entry: Entry) -> dict[str, Any]:
-    """Return an entry as a JSON object, with every byte of its parts."""
-    header = entry.header
-    body = held.log.body(entry.id)
-    record: dict[str, Any] = {
-        "id": entry.id.hex(),
-        "conversation": held.id.hex(),
-        "kind": kind_name(header.kind),
-        "author": header.author.hex(),
-        "lamport": header.lamport,
-        "parents": [p.hex() for p in header.parents],
-        "basis": header.basis.hex() if header.basis is not None else None,
-        "create_time_ms": header.create_time_ms,
-        "visible": held.log.membership.is_visible(entry),
-    }
-    match body:
-        case Message(speaker, parts, label=label):
-            record |= {
-                "role": _word(Speaker, speaker),
-                "text": words_of(parts),
-                "label": label or None,
-            }
-            record["parts"] = [part_record(part) for part in parts]
-        case Generation():
-            record |= generation_record(body)
-        case Request():
-            record |= {"host": body.host.hex(), "sampling": asdict(body.sampling)}
-            record |= {"output_tokens_max": body.output_tokens_max, "stop": list(body.stop)}
-            answer = held.order.generation_of(entry.id)
-            record["generation"] = answer.hex() if answer is not None else None
-            record |= _form_record(body)
-        case Seal():
-            record |= {"request": body.request.hex(), "entries": [i.hex() for i in body.entries]}
-            record["context_digest"] = body.context_digest.hex()
-            record["tokens_per_entry"] = list(body.tokens_per_entry)
-            record["void"] = held.order.void.get(entry.id)
-        case Genesis(owners, sampling, limit, stop):
-            record["owners"] = [o.hex() for o in owners]
-            record["sampling"] = asdict(sampling) if sampling is not None else None
-            record |= {"output_tokens_max": limit, "stop": list(stop)}
-        case Tools(tools):
-            record["tools"] = [asdict(tool) for tool in tools]
-        case Checkpoint():
-            record |= {"tokens": body.tokens, "blob": body.blob.hex(), "bytes": body.size_bytes}
-            record["expire_time_ms"] = body.expire_time_ms
-        case Member(Grant(key, role)):
-            record["grant"] = {"key": key.hex(), "role": role_name(role)}
-        case Member(Revocation(key)):
-            record["revoke"] = {"key": key.hex()}
-        case _:
-            record["body"] = base64.b64encode(entry.body).decode() if entry.body else None
-    return record
-
-
-def _form_record(request: Request) -> dict[str, Any]:
-    """Return the form and the choice of tools that a request states, if any."""
-    record: dict[str, Any] = {}
-    if request.response_format is not None:
-        record[request.response_format.kind.value] = request.response_format.text
-    if request.tool_choice:
-        record["tool_choice"] = request.tool_name or request.tool_choice
-    return record
-
-
-def generation_record(generation: Generation) -> dict[str, Any]:
-    """Return a generation as a JSON object."""
-    return {
-        "role": "assistant",
-        "text": words_of(generation.parts),
-        "parts": [part_record(part) for part in generation.parts],
-        "token_ids": list(generation.token_ids),
-        "finish_reason": finish_name(generation.finish_reason),
-        "finish_detail": generation.finish_detail,
-        "usage": usage_record(generation.usage),
-    }
-
-
-def usage_record(usage: Usage) -> dict[str, Any]:
-    """Return usage as a JSON object; prompt = cached + restored + prefilled."""
-    return {
-        "prompt_tokens": usage.prompt_tokens,
-        "cached_tokens": usage.cached_tokens,
-        "restored_tokens": usage.restored_tokens,
-        "prefilled_tokens": usage.prefilled_tokens,
-        "output_tokens": usage.output_tokens,
-        "first_token_s": round(usage.first_token_us / 1e6, 6),
-        "tokens_per_s": round(tokens_per_s(usage), 3),
-    }
-
-
-def part_record(part: Part) -> dict[str, Any]:
-    """Return one part as a JSON object, named by its sort; bytes in base64."""
-    match part:
-        case Text(text):
-            return {"text": text}
-        case ToolResult(call_id, parts, is_error):
-            nested = [part_record(p) for p in parts]
-            return {"tool_result": {"call_id": call_id, "parts": nested, "is_error": is_error}}
-        case Opaque():
-            return {"opaque": _plain(asdict(part), base64_fields=("data",))}
-        case Media():
-            return {"media": _plain(asdict(part))}
-        case Tokens():
-            return {"tokens": _plain(asdict(part))}
-        case ToolCall():
-            return {"tool_call": asdict(part)}
-        case ToolStarted():
-            return {"tool_started": asdict(part)}
-
-
-def _plain(fields: dict[str, Any], base64_fields: tuple[str, ...] = ()) -> dict[str, Any]:
-    """Write bytes as text: content in base64, digests in hex."""
-    plain = {}
-    for name, value in fields.items():
-        if isinstance(value, bytes):
-            as_base64 = name in base64_fields
-            plain[name] = base64.b64encode(value).decode() if as_base64 else value.hex()
-        else:
-            plain[name] = value
-    return plain
+    kind = entry.header.kind
+    if kind == Kind.REQUEST and is_never_answered(held, entry.id):
+        is_shown = own_message(held, entry) is None
+    elif kind == Kind.REQUEST:
+        is_shown = held.order.generation_of(entry.id) is None
+    else:
+        is_shown = kind in TALK and not is_end_of_none(held, entry)
+    return is_shown and (kind == Kind.MESSAGE or not is_undone(held, entry))

@@ -16,7 +16,8 @@ from antiphon.cli.losses import losses_in
 from antiphon.cli.names import Names
 from antiphon.cli.new_file import check_replaceable, new_file
 from antiphon.cli.overview import title_of
-from antiphon.cli.rows import TALK, counted, entries_at, entry_record, row_of
+from antiphon.cli.records import entry_record
+from antiphon.cli.rows import TALK, counted, entries_at, row_of
 from antiphon.cli.second_look import held_of
 from antiphon.cli.session import Session, load_from
 from antiphon.cli.verify import read_file

@@ -9,7 +9,8 @@ from typing import Any
 
 from antiphon.cli.calls import check_results
 from antiphon.cli.errors import MessageTooLong, NothingToContinue, ReadOnlyHere, TurnBetween
-from antiphon.cli.rows import entries_at, generation_record, words_of
+from antiphon.cli.records import generation_record
+from antiphon.cli.rows import entries_at, words_of
 from antiphon.cli.session import Choices, Session
 from antiphon.cli.undone import is_undone
 from replica.conversation import (

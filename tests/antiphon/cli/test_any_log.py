@@ -8,7 +8,8 @@ from antiphon.cli.branch_view import queue_words, view_of
 from antiphon.cli.branches import branches_of
 from antiphon.cli.graph import draw
 from antiphon.cli.names import NOBODY
-from antiphon.cli.rows import entry_record, row_of
+from antiphon.cli.records import entry_record
+from antiphon.cli.rows import row_of
 from antiphon.cli.session import Choices
 from antiphon.library.news import answer_of, history_of
 from replica.conversation import (

@@ -1,18 +1,11 @@
 """The line that says whose answer is under way."""
 
-from antiphon.cli.branch_view import (
-    answered_by,
-    question_words,
-    queue_words,
-    stands_below,
-    view_of,
-)
+from antiphon.cli.branch_view import queue_words, view_of
 from antiphon.cli.names import Names
 from antiphon.cli.rows import entries_at
 from replica.conversation.instead import place_instead_of
 from replica.conversation.place import newest_place, place_on_branch
-from replica.log.body import Cancel, FinishReason, Text, ToolCall
-from replica.log.entry import Conflict
+from replica.log.body import Cancel, Text, ToolCall
 from tests.replica.order.turn import Turn
 from tests.support.turns import Turns
 
@@ -96,34 +89,3 @@ def test_a_cancelled_question_is_under_way_only_where_the_branch_holds_it() -> N
     view = view_of(turns.held, place_on_branch(turns.held, live.id), ending=[cancelled.id])
     assert view.running == live.id
     assert view.waiting == (live.id,)
-
-
-def test_whose_answer_comes_is_clear_below_its_question_alone() -> None:
-    turns = Turns()
-    mine, theirs = (
-        turns.say(author, words, turns.genesis)
-        for author, words in ((turns.owner, "Hi\nthere."), (turns.writer, "And I?"))
-    )
-    first, second = turns.ask(turns.owner, mine), turns.ask(turns.writer, theirs)
-    assert stands_below(turns.held, first.id, mine.id)
-    assert stands_below(turns.held, first.id, first.id)
-    for above in (None, theirs.id, second.id):
-        assert not stands_below(turns.held, first.id, above)
-    assert question_words(turns.held, first.id) == "Hi there."
-    assert question_words(turns.held, second.id) == "And I?"
-
-
-def test_a_request_without_a_message_is_about_the_question_before_it() -> None:
-    turns = Turns()
-    said = turns.say(turns.owner, "Hi.", turns.genesis)
-    first = turns.ask(turns.owner, said)
-    cut = turns.answer(first, Text("Well"), reason=FinishReason.LENGTH)
-    seal = turns.entry(cut.header.parents[0])
-    goes_on = turns.ask(turns.writer, cut, basis=seal)
-    again = turns.ask(turns.writer, said, conflict=Conflict.FORK)
-    assert answered_by(turns.held, cut) == first.id
-    assert answered_by(turns.held, said) is None
-    assert stands_below(turns.held, goes_on.id, first.id)
-    assert not stands_below(turns.held, again.id, first.id)
-    assert stands_below(turns.held, again.id, said.id)
-    assert [question_words(turns.held, one.id) for one in (goes_on, again)] == ["Hi.", "Hi."]

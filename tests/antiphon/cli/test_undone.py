@@ -77,9 +77,11 @@ def test_what_was_cancelled_is_shown_as_such_and_what_was_asked_as_asked() -> No
     request = queued(turns)
     turns.add(turns.owner, Cancel(), request)
     assert not is_taken_back(turns.held, request.id)
-    assert shown(turns)[-1] == "cancelled"
+    assert shown(turns)[-1] == "cancelled; no answer came"
     turns.ask(turns.owner, request, conflict=Conflict.FORK)
-    assert shown(turns)[-2:] == ["cancelled", "not answered"]
+    assert [note.partition(" · ")[0] for note in shown(turns)[-2:]] == [
+        "cancelled; no answer came", "not answered",
+    ]  # fmt: skip
 
 
 def answered(turns: Turns, text: str = "Hello.") -> Entry:
