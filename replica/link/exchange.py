@@ -192,8 +192,7 @@ class Exchange(ABC):
             return
         match message.reason:
             case EntriesMissing.reason if held is not None:
-                whole = not held.is_blocked  # LINK-34
-                ours = [i for i in message.missing if i in held.log.entries and whole]
+                ours = self._wanted(held, message.missing)
                 channel.in_flight.difference_update(ours)
                 channel.refused.difference_update(ours)
                 channel.queue(e.id for e in held.log.in_send_order(ours))
@@ -207,6 +206,11 @@ class Exchange(ABC):
             case _:
                 pass
         out.deliver.append(EntryFailed(channel.id, message.entry, message))
+
+    def _wanted(self, held: Conversation, missing: Sequence[EntryId]) -> list[EntryId]:
+        """Return the entries to send of those that the peer lacks (LINK-14, LINK-34)."""
+        offered = held.log.covered() if self.side is Side.HUB else held.log.entries
+        return [i for i in missing if i in offered] if not held.is_blocked else []
 
     def receive_close(
         self, conversation: ConversationId, fault: Fault | None, out: EffectsBuilder

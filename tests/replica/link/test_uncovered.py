@@ -6,6 +6,7 @@ from replica.link.events import SyncState
 from replica.link.messages import Ack, Entries, Fault
 from replica.log.body import Grant, Join, Member, Revocation, Role
 from replica.log.entry import Entry
+from replica.refusals import EntriesMissing
 from replica.testing import Peer, of
 from tests.support.scene import Scene
 from tests.support.stories import cut_at
@@ -46,6 +47,18 @@ def test_an_uncovered_entry_is_refused_and_never_acked(club: Club) -> None:
     assert [fault.reason for fault in outcomes.values() if fault] == ["ROLE_FORBIDS"]
     assert not club.held_by(club.bobs, murmur)
     assert not club.held_by(club.client, murmur)
+
+
+def test_an_uncovered_entry_is_handed_to_nobody_who_names_it(club: Club) -> None:
+    """A member that named it in ENTRIES_MISSING got a reader's refused entry."""
+    murmur = club.murmur()
+    club.eves.send(Entries(club.id, (murmur,)))
+    lacks = (murmur.id, club.genesis.id)
+    club.bobs.send(Fault(EntriesMissing.reason, conversation=club.id, missing=lacks))
+    assert [e.id for m in of(Entries, club.bobs.received)[-1:] for e in m.entries] == [
+        club.genesis.id
+    ]
+    assert not club.held_by(club.bobs, murmur)
 
 
 def test_a_readers_client_stays_synchronized_beside_an_entry_that_was_refused(club: Club) -> None:

@@ -14,7 +14,7 @@ from antiphon.conformance.io.hub.run import (
     push,
 )
 from antiphon.conformance.writers import said
-from replica.link import Ack, Entries, Open
+from replica.link import Ack, Entries, Fault, Open
 from replica.log import Entry, Role
 
 _theme = TABLE.theme("covered")
@@ -58,6 +58,8 @@ async def what_a_grant_lets_in_is_offered_behind_it(run: HubRun) -> None:
     found = await link.until_pong()
     equal([m for m in found if isinstance(m, Ack)], [], "the Acks before the grant")
     equal(entries_of(await reader.until_pong()), [], "the entries offered before the grant")
+    await reader.send(Fault("ENTRIES_MISSING", conversation=history.id, missing=(hello.id,)))
+    equal(entries_of(await reader.until_pong(9)), [], "the entries sent, uncovered, when asked for")
     grant = history.grant(newcomer.public, Role.WRITER)
     await link.send(Entries(history.id, (grant,)))
     await acked(link, grant, hello)
