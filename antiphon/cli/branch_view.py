@@ -4,7 +4,7 @@ Pure. What was written behind the answer under way is held back, since it comes 
 in the context; the panel of `chat` shows it as what is next.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 
 from antiphon.cli.names import YOU, Names
@@ -12,7 +12,14 @@ from antiphon.cli.output import harmless
 from antiphon.cli.questions import own_message
 from antiphon.cli.rows import entries_at, line_of
 from antiphon.cli.undone import is_taken_back
-from replica.conversation import Conversation, Place, awaited, calls_ahead, queued_place
+from replica.conversation import (
+    Conversation,
+    Place,
+    awaited,
+    calls_ahead,
+    queued_place,
+    waiting_beside,
+)
 from replica.ids import EntryId, PublicKey
 from replica.log import Entry
 
@@ -22,8 +29,10 @@ class Next:
     """A turn that waits for the answer under way."""
 
     author: PublicKey
+    message: Entry | None
+    """None where another answer is asked for."""
     words: str
-    """In one line; empty where another answer is asked for, without a message."""
+    """Those of the message, in one line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +45,7 @@ class BranchView:
     waiting: tuple[EntryId, ...]
     """All requests without an answer, the running one first."""
     next: tuple[Next, ...]
+    """The turns that wait behind that, whether the next message follows them or not."""
 
 
 NO_BRANCH = BranchView((), None, (), ())
@@ -51,39 +61,44 @@ def view_of(
     """Return the branch that ends at `place`.
 
     `ending` are cancelled requests whose answers are still shown, until their ends arrive,
-    unless the branch does not hold them, or they were taken back; `given_up` are requests whose
-    answers are not waited for.
+    unless the branch does not hold them, or they were taken back, or wait for another answer;
+    `given_up` are requests whose answers are not waited for.
     """
     entries = entries_at(held, place)
     ids = [entry.id for entry in entries]
     still = [i for i in ending if i in ids and held.order.generation_of(i) is None]
     still = [i for i in still if not is_taken_back(held, i)]
-    waiting = list(dict.fromkeys([*still, *awaited(held, place)]))
+    open_ones = awaited(held, place)
+    ahead = min((ids.index(i) for i in open_ones if i in ids), default=len(ids))
+    still = [i for i in still if i in held.order.seal_of or ids.index(i) < ahead]
+    waiting = list(dict.fromkeys([*still, *open_ones]))
     waiting = [i for i in waiting if i not in given_up]
     # A host answers the first one; a sealed one is being answered.
     waiting.sort(key=lambda i: i not in held.order.seal_of)
-    if not waiting:
-        return BranchView(tuple(entries), None, (), ())
-    running = waiting[0]
+    beside = map(held.log.entries.__getitem__, waiting_beside(held, place))
+    running = waiting[0] if waiting else None
     cut = ids.index(running) + 1 if running in ids else len(ids)
-    behind = entries[cut:]
-    return BranchView(
-        tuple(entries[:cut]), running, tuple(waiting), tuple(_next(held, behind, waiting))
-    )
+    asked = [*(entry for entry in entries[cut:] if entry.id in waiting), *beside]
+    return BranchView(tuple(entries[:cut]), running, tuple(waiting), tuple(_next(held, asked)))
 
 
 def queue_words(held: Conversation, view: BranchView, names: Names) -> str:
     """Return whose answer is under way and who is next as one line; empty if none is awaited."""
+    if view.running is None and view.next:
+        return _waits(names.of(view.next[0].author))
     if view.running is None:
         return ""
     whose = names.of(held.log.entries[view.running].header.author)
     is_sealed = view.running in held.order.seal_of
-    waits = "wait" if whose == YOU else "waits"
-    words = f"answering {whose}" if is_sealed else f"{whose} {waits}{_for_tool(held, view, names)}"
+    words = f"answering {whose}" if is_sealed else _waits(whose) + _for_tool(held, view, names)
     if not view.next:
         return words
     more = f" and {len(view.next) - 1} more" if len(view.next) > 1 else ""
     return f"{words}, next {names.of(view.next[0].author)}{more}"
+
+
+def _waits(whose: str) -> str:
+    return f"{whose} {'wait' if whose == YOU else 'waits'}"
 
 
 def _for_tool(held: Conversation, view: BranchView, names: Names) -> str:
@@ -95,9 +110,7 @@ def _for_tool(held: Conversation, view: BranchView, names: Names) -> str:
     return ""
 
 
-def _next(held: Conversation, behind: list[Entry], waiting: list[EntryId]) -> list[Next]:
-    requests = (entry for entry in behind if entry.id in waiting)
-    return [
-        Next(request.header.author, line_of(held, own_message(held, request)))
-        for request in requests
-    ]
+def _next(held: Conversation, asked: Iterable[Entry]) -> Iterator[Next]:
+    for request in asked:
+        message = own_message(held, request)
+        yield Next(request.header.author, message, line_of(held, message))

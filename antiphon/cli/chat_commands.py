@@ -60,13 +60,15 @@ async def run(chat: ChatSession, line: str) -> Turn | None:
     name, rest = name.strip(), rest.strip()
     if rest and name in _ALONE:
         raise NothingBehind(f"/{name} takes nothing, and was not run")
+    if name in _FOR_WRITERS:
+        chat.check_sent()
+        check_role(chat.replica, chat.held)
     match name:
         case "quit" | "exit" | "q":
             raise Leave
         case "again":
             return Turn(await _again(chat))
         case "continue":
-            chat.check_sent()
             place = continued_place(chat.held, chat.place())
             return Turn(place, form=continued_form(chat.held, place))
         case "help" | "?":
@@ -98,7 +100,7 @@ async def cancel(chat: ChatSession, _rest: str) -> None:
 
 async def fork(chat: ChatSession, prefix: str) -> None:
     """Let the next message follow an entry, by default the last answer."""
-    at = find_entry(chat.held, prefix) if prefix else await _last(chat, Kind.GENERATION)
+    at = find_entry(chat.held, prefix) if prefix else await _last_answer(chat)
     place = place_at(chat.held, at)
     await chat.go_to(at)
     row = row_of(chat.held, followed(chat.held, place), chat.names)
@@ -188,6 +190,16 @@ async def _again(chat: ChatSession) -> Place:
     return place if place != end else beside
 
 
+async def _last_answer(chat: ChatSession) -> EntryId:
+    """Return the last answer on this branch. Raises NothingYet."""
+    try:
+        return await _last(chat, Kind.GENERATION)
+    except NothingYet as error:
+        if chat.entries():
+            error.__dict__["next_step"] = "`/fork ENTRY` follows any entry; `/log` shows them."
+        raise
+
+
 async def _last(chat: ChatSession, kind: Kind) -> EntryId:
     """Return the last entry of a kind on this branch. Raises NothingYet."""
     for entry in reversed(chat.entries()):
@@ -214,6 +226,8 @@ _ALONE = frozenset(
     ("quit", "exit", "q", "again", "continue", "help", "?", "undo", "cancel", "log", "status")
 )
 """The commands that take nothing."""
+_FOR_WRITERS = frozenset(("again", "continue", "undo", "fork"))
+"""The commands about what is written next."""
 _COMMANDS: dict[str, Callable[[ChatSession, str], Awaitable[None]]] = {
     "undo": undo,
     "branches": branches,

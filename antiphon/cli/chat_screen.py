@@ -12,8 +12,10 @@ from contextlib import contextmanager
 
 from rich.text import Text
 
+from antiphon.cli import chat_panel
 from antiphon.cli.branch_view import BranchView
-from antiphon.cli.canvas import Canvas, Panel
+from antiphon.cli.canvas import Canvas
+from antiphon.cli.chat_panel import PROMPT
 from antiphon.cli.chat_session import ChatSession
 from antiphon.cli.line_editor import LineEditor
 from antiphon.cli.output import harmless
@@ -39,7 +41,6 @@ from antiphon.cli.rows import (
     wrapped,
 )
 from antiphon.cli.screen import not_taken_words
-from antiphon.cli.session import away_words
 from antiphon.cli.undone import is_undone
 from replica.errors import AntiphonError
 from replica.ids import EntryId
@@ -55,10 +56,8 @@ from replica.log import (
     ToolCall,
 )
 
-PROMPT = "> "
 WHOLE = "the whole answer comes now, in place of what is shown of it above"
-NEXT_MAX = 3
-EDIT_ROWS_MAX = 10
+LEFT = "this answer goes on in another branch"
 
 
 class ChatScreen:
@@ -97,8 +96,19 @@ class ChatScreen:
         yield
         sys.stdout.flush()
 
+    @contextmanager
+    def between(self) -> Iterator[None]:
+        """Let lines be printed that belong to no question: the next answer names its own again."""
+        with self.aside():
+            yield
+        self.above = None
+
     def note(self, words: str, style: str = "dim") -> None:
-        """Print a line about the conversation."""
+        """Print a line that belongs to no question."""
+        self._note(words, style)
+        self.above = None
+
+    def _note(self, words: str, style: str = "dim") -> None:
         with self.aside():
             for line in wrapped(words, self._width - 1, " · "):
                 self._out.note(Text(line, style=style))
@@ -110,7 +120,7 @@ class ChatScreen:
 
     def fail(self, error: AntiphonError) -> None:
         """Print an error."""
-        with self.aside():
+        with self.between():
             self._out.fail(error)
 
     async def print_entry(self, entry: Entry, *, is_new: bool) -> None:
@@ -122,17 +132,17 @@ class ChatScreen:
                 self._print_words(entry, speaker, words_of(parts))
                 self.above = entry.id
                 if not is_new and is_cancelled(held, entry) and not is_undone(held, entry):
-                    self.note(CANCELLED)
+                    self._note(CANCELLED)
             case Generation():
                 if not is_end_of_none(held, entry):
                     await self._print_answer(entry, body, is_new=is_new)
                     self.above = answered_by(held, entry)
             case None if entry.header.kind in TALK:
-                self.note(f"({self._chat.names.of(entry.header.author)}: a body that is not here)")
+                self._note(f"({self._chat.names.of(entry.header.author)}: a body that is not here)")
             case Request() if entry.header.conflict == Conflict.QUEUE:
                 if is_never_answered(held, entry.id) and not is_undone(held, entry):
                     self._say_whose(entry.id)
-                    self.note(CANCELLED)
+                    self._note(CANCELLED)
             case _:
                 pass
 
@@ -159,12 +169,12 @@ class ChatScreen:
             _write(self._canvas.compose(harmless(words[len(begun) :]), None))
             words = ""
         elif begun:
-            self.note(WHOLE, "yellow")
+            self._note(WHOLE, "yellow")
         with self.aside():
             for line in wrapped(words, self._width - 1) if words else []:
                 self._out.show(line)
         if is_side_leaf(self._chat.held, entry):
-            self.note(SIDE_LEAF)
+            self._note(SIDE_LEAF)
         if is_new or generation.finish_reason != FinishReason.STOP:
             await self._print_end(entry.id, generation)
 
@@ -175,6 +185,13 @@ class ChatScreen:
         self._rate, self._progress = Rate(), Text("")
         self._answering = request
         self._begun.pop(request, None)
+
+    def leave_answer(self, request: EntryId) -> None:
+        """Say of an answer that has begun that the branch goes on without it, as behind a fork."""
+        order = self._chat.held.order
+        has_ended = order.generation_of(request) is not None or order.is_cancelled(request)
+        if self._begun.get(request) and not has_ended:
+            self.note(LEFT)
 
     def _say_whose(self, request: EntryId) -> None:
         """Name a question again whose answer comes, unless it is what was printed last."""
@@ -202,9 +219,9 @@ class ChatScreen:
                 _write(self._canvas.compose(harmless(text), None))
             case answers.Discarded():
                 self._begun.pop(request, None)
-                self.note("the host began the answer again; ignore the text above", "yellow")
+                self._note("the host began the answer again; ignore the text above", "yellow")
             case answers.NotTaken(error):
-                self.note(not_taken_words(error), "yellow")
+                self._note(not_taken_words(error), "yellow")
             case answers.Finished(answer, generation):
                 self._begun.pop(request, None)
                 self._say_whose(request)
@@ -224,7 +241,7 @@ class ChatScreen:
         is_cut = generation.finish_reason == FinishReason.LENGTH
         step = self._chat.continue_step(answer) if is_cut else ""
         for line in end_lines(generation, step, is_verbose=self._out.is_verbose):
-            self.note(line)
+            self._note(line)
 
     # --- the panel ----------------------------------------------------------------------
 
@@ -234,53 +251,9 @@ class ChatScreen:
 
     def draw(self, view: BranchView, state: str) -> None:
         """Draw the panel; `state` says what delays the answer, if anything does."""
-        # The line of text above the panel stays on the screen, since text goes on there.
-        rows_max = max(1, shutil.get_terminal_size().lines - 1)
-        first = [self._state_row(view.running, state)] if view.running is not None else []
-        hub, last = self._chat.replica.hub, []
-        if not hub.is_linked:
-            words = away_words(self._chat.replica, self._chat.held.id)
-            last.append(Text(words, style="yellow"))
-        rows = [*first, *self._next_rows(view, rows_max - 1 - len(first) - len(last)), *last]
-        shown = [self._ansi(row) for row in rows[: rows_max - 1]]
-        edit_rows = max(1, min(EDIT_ROWS_MAX, rows_max - 1 - len(shown)))
-        typed, row, column = self._editor.rows(PROMPT, self._width, edit_rows)
-        if typed[0].startswith(PROMPT):
-            typed[0] = self._ansi(Text.assemble((PROMPT, "cyan"), typed[0][len(PROMPT) :]))
-        panel = Panel((*shown, *typed), len(shown) + row, column)
+        progress = Text(self._rate.words()) if self._rate.tokens else self._progress
+        panel = chat_panel.panel_of(self._chat, self._editor, view, state, progress)
         _write(self._canvas.compose("", panel))
-
-    def _state_row(self, running: EntryId, state: str) -> Text:
-        author = self._chat.held.log.entries[running].header.author
-        row = Text(f"answering {self._chat.names.of(author)} · ", style="dim")
-        if state:
-            return row.append(state, style="yellow")
-        if self._rate.tokens:
-            return row.append(self._rate.words())
-        return row + (self._progress or Text("waiting for the host", style="dim"))
-
-    def _next_rows(self, view: BranchView, rows_max: int) -> list[Text]:
-        """Return who is next, in at most `rows_max` rows: the first ones, and how many more."""
-        count = min(NEXT_MAX, len(view.next))
-        if count + (len(view.next) > count) > rows_max:
-            count = max(0, rows_max - 1)
-        rows = []
-        for one in view.next[:count]:
-            said = one.words[: self._width] or ANOTHER
-            rows.append(Text(f"next  {self._chat.names.of(one.author)}: {said}", style="dim"))
-        more = len(view.next) - len(rows)
-        if more > 0:
-            words = f"      and {more} more" if rows else f"next  {more} more"
-            rows.append(Text(words, style="dim"))
-        return rows[: max(0, rows_max)]
-
-    def _ansi(self, row: Text) -> str:
-        row.plain = harmless(row.plain.replace("\n", " "))
-        if row.cell_len >= self._width:
-            row.truncate(self._width - 1, overflow="ellipsis")
-        with self._out.people.capture() as capture:
-            self._out.people.print(row, end="")
-        return capture.get()
 
 
 def _write(text: str) -> None:

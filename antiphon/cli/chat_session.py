@@ -11,6 +11,7 @@ from antiphon.cli.forks import say_forks
 from antiphon.cli.line_editor import without_quotes
 from antiphon.cli.losses import losses_in
 from antiphon.cli.names import Names
+from antiphon.cli.output import detail_of
 from antiphon.cli.rows import TALK, counted, entries_at, is_listed
 from antiphon.cli.session import Choices, Session, check_readable
 from antiphon.cli.turn import check_text, continuable, may_write, options_for, write_turn
@@ -19,6 +20,7 @@ from replica.errors import AntiphonError
 from replica.ids import ConversationId, EntryId, short
 from replica.io import Replica, RequestOptions, answers, begin, cancels, documents, turns
 from replica.log import Conflict, Entry, Generation, reach
+from replica.refusals import ConversationDeleted
 
 CONTINUE_STEP = "/continue goes on"
 REFUSED_STEP = (
@@ -205,7 +207,7 @@ class ChatSession:
         name = f"{title} · " if title else ""
         out.note(Text(f"{name}conversation {short(held.id)} · {count} · /help", style="dim"))
         if self.refusal is not None:
-            out.note(self.refusal.detail)
+            out.note(f"{detail_of(self.refusal)}; showing the local copy")
         elif held.is_blocked:
             self.session.say_damaged(held, await losses_in(self.replica.store, held))
         elif not may_write(self.replica, held):
@@ -234,12 +236,15 @@ async def open_chat(
     conflict: Conflict | None,
     changes: dict[str, Any],
 ) -> ChatSession:
-    """Sync a conversation and greet the user; a removed key only reads it."""
+    """Sync a conversation and greet the user; one that was deleted is only read.
+
+    So it is where the key was removed.
+    """
     await replica.load(chosen)
     online, refused = False, None
     try:
         online = await session.sync(replica, chosen)
-    except KeyRemoved as refusal:
+    except (KeyRemoved, ConversationDeleted) as refusal:
         refused = refusal
     held = check_readable(await replica.load(chosen))
     refused = refused or removal_of(held, replica.public)

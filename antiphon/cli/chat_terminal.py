@@ -29,7 +29,8 @@ from antiphon.cli.line_editor import (
 )
 from antiphon.cli.other_branches import OtherBranches
 from antiphon.cli.printed import Printed, taken_back_words
-from antiphon.cli.rows import TALK, entries_at
+from antiphon.cli.questions import ANOTHER, question_of
+from antiphon.cli.rows import PREVIEW_CELLS, TALK, counted, cut, entries_at, line_of
 from replica.conversation import Conversation, Place
 from replica.errors import AntiphonError
 from replica.ids import EntryId
@@ -81,7 +82,7 @@ class TerminalChat:
 
         @contextmanager
         def beside() -> Iterator[None]:
-            with self._screen.aside():
+            with self._screen.between():
                 yield
             self._wake.set()
 
@@ -92,6 +93,10 @@ class TerminalChat:
         shown = [entry for entry in self._view.shown if entry.header.kind in TALK]
         for entry in self._view.shown:
             self._printed.add(entry.id)
+        earlier = len(shown) - self._chat.recent_max
+        if earlier > 0:
+            words = counted(earlier, "earlier message", "earlier messages")
+            self._screen.note(f"{words} · /log shows all")
         for entry in shown[-self._chat.recent_max :]:
             await self._screen.print_entry(entry, is_new=False)
         stop = self._chat.replica.listen(self._receive)
@@ -216,6 +221,10 @@ class TerminalChat:
             await chat.cancel(open_ones[0])
         except AntiphonError as error:
             self._screen.fail(error)
+        else:
+            if open_ones[0] != self._view.running:
+                words = line_of(chat.held, question_of(chat.held, open_ones[0])) or ANOTHER
+                self._screen.note(f"cancelled: {cut(words, PREVIEW_CELLS)}")
         self._cancelled[open_ones[0]] = time.monotonic()
 
     def _say_leaving(self) -> None:
@@ -265,6 +274,8 @@ class TerminalChat:
         is_new = self._is_stale
         if is_new:
             await self._look()
+        if self._answered is not None and self._answered != self._view.running:
+            self._screen.leave_answer(self._answered)
         # The answer is followed after the look: an end that is in the view is then shown
         # with the text it belongs to, and not as an entry.
         if self._answered is not None and await self._follow(self._answered):
@@ -301,6 +312,9 @@ class TerminalChat:
             self._cancelled.setdefault(self._answered, now)
         ending = [i for i, since in self._cancelled.items() if now - since < CANCEL_WAIT_S]
         self._view = view_of(chat.held, place, ending=ending, given_up=self._given_up)
+        for one in self._view.next:
+            if one.message is not None:
+                self._printed.announce(one.message.id)
         chat.pin(place)
 
     async def _follow(self, request: EntryId) -> bool:
@@ -354,10 +368,11 @@ def _delay(
     """Return what delays the answer under way, empty if nothing is known to."""
     if running is None:
         return ""
+    is_own = chat.held.log.entries[running].header.author == chat.replica.public
     if is_ending:
-        return "cancelling; Ctrl-C again leaves"
+        return "cancelling; Ctrl-C again leaves" if is_own else "cancelling"
     if not chat.replica.hub.is_linked:
         return "waiting for the hub; go on writing"
     request = chat.held.order.request(running)
     words = presence.delay(request.host) if request is not None else ""
-    return f"{words} · Ctrl-C cancels" if words else ""
+    return f"{words} · Ctrl-C cancels" if words and is_own else words

@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager
+from itertools import chain
 from typing import Annotated
 
 import typer
@@ -13,8 +14,9 @@ from antiphon.cli.followed import followed, followed_next
 from antiphon.cli.forks import say_forks
 from antiphon.cli.graph import draw
 from antiphon.cli.names import Names
-from antiphon.cli.output import brief
+from antiphon.cli.output import brief, detail_of
 from antiphon.cli.printed import Printed
+from antiphon.cli.questions import own_message
 from antiphon.cli.records import entry_record
 from antiphon.cli.rows import (
     Row,
@@ -26,11 +28,18 @@ from antiphon.cli.rows import (
     wrapped,
 )
 from antiphon.cli.session import STILL_READ, Session, check_readable, find_entry, load_from
-from replica.conversation import Conversation, EntryStore, KeyRemoved, Place
+from replica.conversation import (
+    Conversation,
+    EntryStore,
+    KeyRemoved,
+    Place,
+    waiting_beside,
+)
 from replica.ids import ConversationId, EntryId, short
 from replica.io import KeyFileGone
 from replica.log import Entry, Kind, reach
 from replica.order import branch_ends, is_withdrawn
+from replica.refusals import ConversationDeleted
 
 NARROW_CELLS = 60
 WHO_CELLS, WHO_CELLS_MAX = 8, 17
@@ -68,7 +77,7 @@ def register(app: typer.Typer) -> None:
         with a code is admitted before it follows, and not meanwhile; `chat` does both.
         """
         async with _viewing(session, conversation) as (store, held):
-            shown = await _choose_entries(session, store, held, everything=everything)
+            shown = await choose_entries(session, store, held, everything=everything)
             seen = _behind(held, [find_entry(held, prefix) for prefix in after or []])
             names = await session.names(store, held)
             if graph:
@@ -106,18 +115,22 @@ async def _viewing(
             if not await session.sync(replica, chosen):
                 held = check_readable(await replica.load(chosen))
                 await session.say_offline(replica, held)
-        except KeyRemoved as refusal:
-            session.out.note(f"showing local entries only: {refusal.detail}")
+        except (KeyRemoved, ConversationDeleted) as refusal:
+            session.out.note(f"showing local entries only: {detail_of(refusal)}")
         yield replica.store, check_readable(await replica.load(chosen))
 
 
-async def _choose_entries(
+async def choose_entries(
     session: Session, store: EntryStore, held: Conversation, *, everything: bool
 ) -> list[Entry]:
+    """Return the entries that `log` shows: of all branches, or of the one that is continued."""
     if everything or session.out.as_json:
         return all_entries(held)
-    choices = await session.choices(store, held.id)
-    return entries_at(held, choices.place(held))
+    place = (await session.choices(store, held.id)).place(held)
+    beside = [held.log.entries[i] for i in waiting_beside(held, place)]
+    asked = ((own_message(held, request), request) for request in beside)
+    shown = [*entries_at(held, place), *filter(None, chain.from_iterable(asked))]
+    return list({entry.id: entry for entry in shown}.values())
 
 
 def all_entries(held: Conversation) -> list[Entry]:

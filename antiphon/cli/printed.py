@@ -28,8 +28,12 @@ class Printed:
         if self._held.log.entries[entry_id].header.kind == Kind.MESSAGE:
             self._unread.add(entry_id)
 
+    def announce(self, message: EntryId) -> None:
+        """Note that a message that waits was shown beside what was printed."""
+        self._unread.add(message)
+
     def withdrawn(self) -> list[Entry]:
-        """Return the messages that were withdrawn since they were printed, each once, in order."""
+        """Return the messages that were withdrawn since they were shown, each once, in order."""
         order, entries = self._held.order, self._held.log.entries
         found = [i for i in self._unread if is_withdrawn(order, i)]
         self._unread -= {*found, *(i for i in self._unread if i in order.listed_by)}

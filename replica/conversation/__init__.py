@@ -11,7 +11,7 @@ from replica.conversation.address import (
 )
 from replica.conversation.author import Author, ClockInvalid
 from replica.conversation.awaited_hosts import hosts_awaited
-from replica.conversation.backlog import awaited
+from replica.conversation.backlog import awaited, waiting_beside
 from replica.conversation.chain import (
     CallStarted,
     Chain,
@@ -269,4 +269,5 @@ __all__ = [
     "unlisted_before",
     "updates_of",
     "verify_draft",
+    "waiting_beside",
 ]

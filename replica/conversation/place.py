@@ -11,6 +11,7 @@ from replica.conversation.conversation import Conversation
 from replica.ids import EntryId
 from replica.log import Conflict, Entry, Kind, reach
 from replica.order import (
+    Ahead,
     SealNode,
     ends,
     frontier,
@@ -74,18 +75,22 @@ def goes_behind(held: Conversation, place: Place) -> SealNode | None:
     A turn that waits, or was closed without a seal, goes behind what others asked meanwhile,
     unless it forks.
     """
-    basis = held.order.nodes.get(place.basis) if place.basis is not None else None
     if place.conflict == Conflict.FORK:
-        return basis
-    return queued_behind(held.order, place.parents, basis).node
+        return held.order.nodes.get(place.basis) if place.basis is not None else None
+    return ahead_of(held, place).node
+
+
+def ahead_of(held: Conversation, place: Place) -> Ahead:
+    """Return the end of the branch on which an entry queued at a place goes on."""
+    basis = held.order.nodes.get(place.basis) if place.basis is not None else None
+    return queued_behind(held.order, place.parents, basis)
 
 
 def forks_at(held: Conversation, place: Place) -> bool:
     """Say whether an entry at a place forks, or follows a request that forks and has no seal."""
     if place.conflict == Conflict.FORK:
         return True
-    basis = held.order.nodes.get(place.basis) if place.basis is not None else None
-    return queued_behind(held.order, place.parents, basis).fork is not None
+    return ahead_of(held, place).fork is not None
 
 
 def first_seal_with(held: Conversation, entry_id: EntryId) -> SealNode | None:

@@ -12,10 +12,12 @@ NAME_CHARACTERS_MAX = 64
 def check_name(name: str) -> str:
     """Return a name or a title that can be shown in one line. Raises ArgumentInvalid."""
     is_short = 0 < len(name) <= NAME_CHARACTERS_MAX
-    if not is_short or not all(map(is_shown, name)) or any(map(_is_blank, (name[0], name[-1]))):
+    wrong = next((char for char in name if not is_shown(char)), "")
+    if not is_short or wrong or any(map(_is_blank, (name[0], name[-1]))):
+        why = f": U+{ord(wrong):04X} is none of them" if wrong else ""
         raise ArgumentInvalid(
-            f"a name or a title has 1 to {NAME_CHARACTERS_MAX} characters, in one line, without"
-            " spaces at its ends and without joined emoji, whose width terminals disagree about"
+            f"a name or a title has 1 to {NAME_CHARACTERS_MAX} characters that all terminals show"
+            f" alike, in one line, without spaces at its ends{why}"
         )
     return name
 

@@ -3,22 +3,25 @@
 from replica.order.cancels import is_withdrawal
 from replica.order.context import context_digest
 from replica.order.coverage import coverage, coverage_before
+from replica.order.descendants import descendants
 from replica.order.eligible import is_open, is_tail_entry
 from replica.order.ends import ends
 from replica.order.node import SealNode
-from replica.order.queued import queued_behind
+from replica.order.queued import Ahead, queued_behind
 from replica.order.tail import frontier, late_messages, start, tail
 from replica.order.tree import Order, branch_ends
 from replica.order.verdict import is_closed
 from replica.order.withdrawals import first_closing, is_withdrawn, with_withdrawals
 
 __all__ = [
+    "Ahead",
     "Order",
     "SealNode",
     "branch_ends",
     "context_digest",
     "coverage",
     "coverage_before",
+    "descendants",
     "ends",
     "first_closing",
     "frontier",

@@ -1,5 +1,6 @@
 """The place of another answer, as `/again` and `send --again` ask for it."""
 
+from types import SimpleNamespace
 from typing import Any
 
 from antiphon.cli import chat_commands
@@ -23,6 +24,7 @@ async def again(turns: Turns, request: Entry) -> Place:
     """Run `/again` on the branch of a request; return the place of the turn."""
     replica: Any = Saved()
     replica.public, replica.store = turns.owner.public, None
+    replica.hub = SimpleNamespace(check_taken=lambda _held: None)
     session: Any = Saved()
     chat = ChatSession(session, replica, turns.held, None, {}, branch=request.id.hex())
     turn = await chat_commands.run(chat, "/again")

@@ -11,12 +11,19 @@ from tests.antiphon.cli.test_terminal import HeldUp
 __all__ = ["members", "slow"]
 
 
-def test_a_writer_cancels_a_question_that_waits_behind_another_members_answer(
-    world: World, members: tuple[Terminal, Terminal], slow: HeldUp
-) -> None:
-    """It was refused with ROLE_FORBIDS, and the question stayed."""
+@pytest.fixture
+def named(members: tuple[Terminal, Terminal]) -> tuple[Terminal, Terminal]:
+    """Ada and Bob, each of whom knows the other by name."""
     ada, bob = members
     bob.ok("members", "name", ada.record("key", "show")["key"], "ada")
+    return ada, bob
+
+
+def test_a_writer_cancels_a_question_that_waits_behind_another_members_answer(
+    world: World, named: tuple[Terminal, Terminal], slow: HeldUp
+) -> None:
+    """It was refused with ROLE_FORBIDS, and the question stayed."""
+    ada, bob = named
     with answering(world, ada), chat(world, bob) as other:
         other.expect_screen("answering ada")
         other.type("/cancel\r")
@@ -120,3 +127,62 @@ def test_a_cancelled_answer_whose_end_comes_late_is_shown_once(
         else:
             assert f"\nyou: one two three\n{WHOLE}\nYou said:\ncancelled\n" in shown
         assert terminal.leave(CTRL_D) == 0
+
+
+def test_a_question_beside_one_that_waits_leaves_the_answers_ahead_of_that(
+    world: World, named: tuple[Terminal, Terminal], slow: HeldUp
+) -> None:
+    """The chat showed them as part of the branch; the model read none of them."""
+    ada, bob = named
+    with answering(world, ada), chat(world, bob) as other:
+        other.expect_screen("ada: one two three\nYou said:\n")
+        other.type("mine\r")
+        other.expect_screen("next  you: mine")
+        other.type("/again\r")
+        other.expect_screen("You said:\nthis answer goes on in another branch\n> mine\n")
+        slow.evict()
+        other.expect_screen("> mine\nYou said: mine\n")
+        assert "You said: one two three" not in other.screen.text
+        assert other.leave(CTRL_D) == 0
+    assert [line[20:] for line in bob.ok("log").splitlines()] == [
+        "one two three", "mine", "You said: mine"
+    ]  # fmt: skip
+
+
+def test_ctrl_c_is_offered_to_who_asked_alone(
+    world: World, named: tuple[Terminal, Terminal], slow: HeldUp
+) -> None:
+    """Others were told that it cancels the answer: it left, or cancelled their own question."""
+    ada, bob = named
+    with answering(world, ada) as terminal, chat(world, bob) as other:
+        other.expect_screen("answering ada")
+        terminal.type(CTRL_C)
+        terminal.expect_screen("answering you · cancelling; Ctrl-C again leaves")
+        other.expect_screen("answering ada · cancelling\n")
+        slow.wait_for_cancel()
+        slow.evict()
+        terminal.expect_screen("\ncancelled\n2 tokens")
+        world.stop_host()
+        terminal.type("more\r")
+        terminal.expect_screen("its host left the hub; waiting for it · Ctrl-C cancels\n")
+        other.expect_screen("answering ada · its host left the hub; waiting for it\n")
+        for one in (terminal, other):
+            assert one.leave(CTRL_D) == 0
+
+
+def test_a_question_that_waits_is_cancelled_at_once(
+    world: World, named: tuple[Terminal, Terminal], slow: HeldUp
+) -> None:
+    """It stayed in the panel for three seconds, without a word."""
+    ada, bob = named
+    with answering(world, ada), chat(world, bob) as other:
+        other.expect_screen("ada: one two three\nYou said:\n")
+        other.type("mine\r")
+        other.expect_screen("next  you: mine")
+        other.type(CTRL_C)
+        other.expect_screen("You said:\ncancelled: mine\nanswering ada · 2 tokens\n>")
+        slow.wait_for_cancel()  # before that the host may seal the question
+        slow.evict()
+        other.expect_screen("\nada: one two three\n one two three\n5 tokens")
+        other.expect_screen("> mine\ncancelled; no answer came\n")
+        assert other.leave(CTRL_D) == 0

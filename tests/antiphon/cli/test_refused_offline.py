@@ -39,6 +39,10 @@ def test_what_ended_at_the_hub_has_ended_while_the_hub_is_away(
     shown = bob.run("status").stderr
     assert "answering" not in shown
     assert "will be sent" not in shown
+    for command in ("log", "chat"):  # the copy is read on
+        read = bob.run(command, typed="/log\n")
+        assert "showing" in read.stderr
+        assert "hello" in read.stdout
 
 
 def test_a_hub_with_another_key_is_asked_itself(world: World) -> None:

@@ -150,7 +150,9 @@ def test_others_see_an_undone_question_no_longer_among_those_that_wait(
         terminal.expect_screen("5 tokens")
         terminal.type("and on\r")
         terminal.expect_screen("> and on\nYou said: and on\n4 tokens")
-        for word in ("oops", "cancelled", "0 tokens"):
+        assert terminal.screen.text.count("oops") == 1
+        assert "bob took back: oops\n" in terminal.screen.text
+        for word in ("cancelled", "0 tokens"):
             assert word not in terminal.screen.text
         assert [one.leave(CTRL_D) for one in (terminal, other)] == [0, 0]
 

@@ -2,12 +2,13 @@
 
 from dataclasses import replace
 
-from replica.conversation.backlog import awaited
+from replica.conversation.backlog import awaited, waiting_beside
 from replica.conversation.chosen import place_at
 from replica.conversation.place import newest_place, place_on_branch
 from replica.log.body import Cancel, Request, Sampling
 from replica.log.entry import Conflict
 from tests.replica.order.turn import Turn
+from tests.support.stories import answer
 
 
 def test_behind_an_answer_nothing_is_awaited() -> None:
@@ -69,3 +70,56 @@ def test_a_request_that_forks_does_not_wait_for_an_answer_beside_it() -> None:
         )
     )
     assert awaited(turn.held, place_on_branch(turn.held, fork.id)) == [fork.id]
+
+
+def test_what_a_fork_goes_on_without_is_not_awaited_behind_it() -> None:
+    """A chat showed these answers as part of the branch."""
+    turn = Turn()
+    first = turn.request(turn.answer, basis=turn.seal)
+    second = turn.request(first, basis=turn.seal)
+    there = place_on_branch(turn.held, second.id)
+    body = Request(turn.hal.public, Sampling())
+    fork = turn.admit(
+        turn.ada.write(
+            turn.held.id, body, parents=[second], basis=turn.seal, conflict=Conflict.FORK
+        )
+    )
+    behind = turn.request(fork, basis=turn.seal)
+    place = place_on_branch(turn.held, behind.id)
+    assert awaited(turn.held, place) == [fork.id, behind.id]
+    assert awaited(turn.held, there) == [first.id, second.id]
+    seal = turn.sealed(fork, [turn.answer, first, second, fork], turn.seal)
+    assert awaited(turn.held, place) == [fork.id, behind.id]
+    turn.admit(turn.hal.write(turn.held.id, answer(), parents=[seal], basis=seal))
+    assert awaited(turn.held, place) == [behind.id]
+
+
+def test_the_answer_that_a_fork_leaves_as_it_comes_is_not_awaited_behind_it() -> None:
+    turn = Turn()
+    coming = turn.request(turn.answer, basis=turn.seal)
+    seal = turn.sealed(coming, [turn.answer, coming], turn.seal)
+    there = place_on_branch(turn.held, coming.id)
+    said = turn.say("and?", coming)
+    body = Request(turn.hal.public, Sampling())
+    fork = turn.admit(
+        turn.ada.write(turn.held.id, body, parents=[said], basis=seal, conflict=Conflict.FORK)
+    )
+    assert awaited(turn.held, place_on_branch(turn.held, fork.id)) == [fork.id]
+    assert awaited(turn.held, there) == [coming.id]
+
+
+def test_what_was_queued_before_the_answer_came_waits_beside_who_follows_that() -> None:
+    turn = Turn()
+    first = turn.request(turn.answer, basis=turn.seal)
+    seal = turn.sealed(first, [turn.answer, first], turn.seal)
+    queued = turn.request(first, basis=turn.seal)
+    there = place_on_branch(turn.held, queued.id)
+    assert waiting_beside(turn.held, newest_place(turn.held)) == [], "it is followed"
+    turn.admit(turn.hal.write(turn.held.id, answer(), parents=[seal], basis=seal))
+    place = newest_place(turn.held)
+    assert awaited(turn.held, place) == []
+    assert waiting_beside(turn.held, place) == [queued.id]
+    assert waiting_beside(turn.held, there) == [], "it is followed"
+    assert waiting_beside(turn.held, replace(place, conflict=Conflict.FORK)) == []
+    turn.admit(turn.ada.write(turn.held.id, Cancel(), parents=[queued]))
+    assert waiting_beside(turn.held, newest_place(turn.held)) == []
