@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from antiphon.conformance.io.process import Answerer, NoAnswer
+from antiphon.conformance.io.process import Answerer, CommandGone, NoAnswer
 from antiphon.conformance.io.random_logs import random_cases
 from antiphon.conformance.large import large_cases
 from antiphon.conformance.questions import Case, cases_of, differences
@@ -36,16 +36,18 @@ def core_cases(*, first_seed: int = 0, logs: int = 20) -> Iterator[Case]:
 
 
 def judge(answerer: Answerer, cases: Iterable[Case]) -> Iterator[Outcome]:
-    """Ask for each case, and yield its outcome. Raises CommandUnusable."""
+    """Ask for each case, and yield its outcome. A case of a command that is gone is not run."""
     for case in cases:
-        yield Outcome(case, tuple(_problems(answerer, case)))
+        yield _outcome(answerer, case)
 
 
-def _problems(answerer: Answerer, case: Case) -> list[str]:
+def _outcome(answerer: Answerer, case: Case) -> Outcome:
     try:
         answer = answerer.ask(case.question)
+    except CommandGone as error:
+        return Outcome(case, (), str(error))
     except NoAnswer as error:
-        return [str(error)]
+        return Outcome(case, (str(error),))
     if answer.get("unknown") is True:
-        return [f"the question {case.question['ask']} is not known"]
-    return differences(case, answer)
+        return Outcome(case, (f"the question {case.question['ask']} is not known",))
+    return Outcome(case, tuple(differences(case, answer)))

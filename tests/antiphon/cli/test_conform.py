@@ -44,6 +44,18 @@ def test_a_wrong_core_fails_with_its_requirements(tmp_path: Path) -> None:
     assert "ORD-14" in page.read_text() and "ORD-14" in junit.read_text()
 
 
+def test_what_a_core_that_ends_has_answered_is_reported(tmp_path: Path) -> None:
+    ends = [sys.executable, "-c", "input()"]
+    report = tmp_path / "report.json"
+    result = conform("--logs", "0", "--json", str(report), "--", *ends)
+    assert result.exit_code == 1
+    assert "USAGE_INVALID" not in result.output
+    assert "the command ended, or wrote no answer, 20 times" in result.output
+    found = json.loads(report.read_text())
+    assert len(found["failed"]) == 20
+    assert len(found["not_run"]) == found["cases"] - 20
+
+
 def test_cases_are_listed_and_left_out() -> None:
     listed = conform("--list", "--logs", "0").output
     assert "digest/sorted  ORD-14" in listed

@@ -3,9 +3,9 @@
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 
-from antiphon.conformance.cases import Check, Violation
+from antiphon.conformance.cases import Check, NotApplicable, Violation
 from antiphon.conformance.io.client.session import Clients
-from antiphon.conformance.io.process import Answerer, NoAnswer
+from antiphon.conformance.io.process import Answerer, CommandGone, NoAnswer
 from antiphon.conformance.io.running import outcome_of
 from antiphon.conformance.report import Outcome
 from antiphon.conformance.suites.recording import Json
@@ -19,11 +19,13 @@ class Process:
         self._answerer = answerer
 
     async def answer(self, command: Json) -> Json:
-        """Write a command and read its answer. Raises Violation."""
+        """Write a command and read its answer. Raises Violation, and NotApplicable once gone."""
         try:
             return await asyncio.to_thread(self._answerer.ask, command)
         except NoAnswer as error:
             raise Violation(f"{command['do']}: {error}") from error
+        except CommandGone as error:
+            raise NotApplicable(str(error)) from error
 
 
 async def run_clients(
