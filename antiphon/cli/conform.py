@@ -1,6 +1,7 @@
 """`antiphon conform`: check any implementation (spec/conform-core.md, spec/conform-hub.md)."""
 
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -55,6 +56,10 @@ def core(  # noqa: PLR0917  # options, each given by its name
     json_file: Json = None,
     junit: Junit = None,
     html: Html = None,
+    failed: Annotated[
+        Path | None,
+        typer.Option(help="Each failed question with its answer, as a line of JSON."),
+    ] = None,
 ) -> None:
     """Ask a command the questions of the pure core; exit 1 if an answer is wrong."""
     left_out = set(without or ())
@@ -65,7 +70,10 @@ def core(  # noqa: PLR0917  # options, each given by its name
         return
     if not command:
         raise typer.BadParameter("name the command to check: antiphon conform core -- COMMAND")
-    finish(_outcomes(command, cases), json_file, junit, html)
+    outcomes = _outcomes(command, cases)
+    if failed is not None:
+        failed.write_text(report.as_failed_questions(outcomes))
+    finish(outcomes, json_file, junit, html)
 
 
 def _outcomes(command: list[str], cases: Iterable[Case]) -> list[report.Outcome]:

@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from antiphon.cli.command import EXIT_FAILED, EXIT_USAGE
 from antiphon.cli.errors import FileUnusable
-from antiphon.cli.output import Output
+from antiphon.cli.output import Output, harmless
 from antiphon.conformance import report
 from antiphon.conformance.cases import Check
 from antiphon.conformance.questions import Case
@@ -94,7 +94,7 @@ def finish(
     outcomes: list[report.Outcome], json_file: Path | None, junit: Path | None, html: Path | None
 ) -> None:
     """Print the report for people, write the others, and exit 1 if a case failed."""
-    print(report.as_text(outcomes), end="")
+    print(harmless(report.as_text(outcomes)), end="")
     written = ((json_file, report.as_json), (junit, report.as_junit), (html, report.as_html))
     for path, form in written:
         if path is not None:

@@ -9,6 +9,8 @@ from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from typing import Generic, NoReturn, TypeVar
 
+from antiphon.conformance.shown import contrast
+
 _Run = TypeVar("_Run")
 """The object a suite passes to its cases: the address under test, its callers."""
 
@@ -91,17 +93,12 @@ def check(holds: object, problem: str) -> None:
 def equal(found: object, wanted: object, name: str) -> None:
     """Raise Violation unless the value called `name` is the wanted one."""
     if found != wanted:
-        raise Violation(f"{name} is {_short(found)}, must be {_short(wanted)}")
+        raise Violation(contrast(name, _shown(found), _shown(wanted)))
 
 
 def wrong(problem: str) -> NoReturn:
     """Raise Violation."""
     raise Violation(problem)
-
-
-def _short(value: object) -> str:
-    text = _shown(value)
-    return text if len(text) <= 300 else f"{text[:297]}..."
 
 
 def _shown(value: object) -> str:

@@ -3,10 +3,11 @@
 Pure. A case is one question and the part of its answer that is compared.
 """
 
-import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+
+from antiphon.conformance.shown import as_json, contrast, is_same
 
 Json = dict[str, Any]
 
@@ -35,18 +36,10 @@ def cases_of(file: str, content: Json) -> Iterator[Case]:
 def differences(case: Case, answer: Mapping[str, Any]) -> list[str]:
     """Return the differences between an answer and the expected one, as texts."""
     return [
-        f"{name} is {_short(answer.get(name))}, must be {_short(value)}"
+        contrast(name, as_json(answer[name]) if name in answer else "missing", as_json(value))
         for name, value in case.expected.items()
-        if answer.get(name, _MISSING) != value
+        if name not in answer or not is_same(answer[name], value)
     ]
-
-
-_MISSING = object()
-
-
-def _short(value: object) -> str:
-    text = json.dumps(value)
-    return text if len(text) <= 300 else f"{text[:297]}..."
 
 
 def arranged(entries: Sequence[Json], order: int) -> list[Json]:

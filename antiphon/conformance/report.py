@@ -2,10 +2,16 @@
 
 import html
 import json
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 from xml.sax.saxutils import escape, quoteattr
+
+from antiphon.conformance.questions import Case
+
+_NOT_OF_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+"""Characters that XML 1.0 has not, escaped or not."""
 
 
 class Named(Protocol):
@@ -28,6 +34,8 @@ class Outcome:
     problems: tuple[str, ...]
     not_run: str = ""
     """The reason why it does not apply or was not run; empty where it was."""
+    answer: object = None
+    """The answer of a core to the question, as JSON; null without one."""
 
 
 @dataclass(slots=True)
@@ -135,6 +143,25 @@ def as_json(outcomes: Sequence[Outcome]) -> str:
     return json.dumps(value, indent=1) + "\n"
 
 
+def as_failed_questions(outcomes: Iterable[Outcome]) -> str:
+    """Return a line of JSON for each failed question, with the answers given and expected."""
+    return "".join(
+        json.dumps(
+            {
+                "name": outcome.case.name,
+                "requirements": list(outcome.case.requirements),
+                "problems": list(outcome.problems),
+                "question": outcome.case.question,
+                "answer": outcome.answer,
+                "expected": outcome.case.expected,
+            }
+        )
+        + "\n"
+        for outcome in failed(outcomes)
+        if isinstance(outcome.case, Case)
+    )
+
+
 def as_junit(outcomes: Sequence[Outcome]) -> str:
     """Return JUnit XML: one test case for each case."""
     lines = [
@@ -155,7 +182,7 @@ def as_junit(outcomes: Sequence[Outcome]) -> str:
             continue
         text = escape("\n".join(outcome.problems))
         lines.append(f"<testcase classname={ids} name={name}><failure>{text}</failure></testcase>")
-    return "\n".join([*lines, "</testsuite>"]) + "\n"
+    return _NOT_OF_XML.sub("\ufffd", "\n".join([*lines, "</testsuite>"]) + "\n")
 
 
 def as_html(outcomes: Sequence[Outcome]) -> str:

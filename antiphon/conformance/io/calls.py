@@ -6,6 +6,7 @@ correct client never would. Entries and frames are encoded by the pure core.
 
 import asyncio
 import os
+from collections.abc import Awaitable
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, TypeVar, cast
@@ -82,7 +83,22 @@ def refusal_of(error: grpc.aio.AioRpcError) -> Refusal:
     try:
         return _refusal_of(error)
     except (ValueError, DecodeError) as cause:
-        raise Violation(f"a call ended with a malformed status: {cause}") from cause
+        raise Violation(f"{call_of(error)} ended with a malformed status: {cause}") from cause
+
+
+def call_of(error: grpc.aio.AioRpcError) -> str:
+    """Return the method whose call ended, where `noted` it."""
+    return next(iter(getattr(error, "__notes__", ())), "a call")
+
+
+async def noted(name: str, call: Awaitable[_M]) -> _M:
+    """Wait for a call; an error that it ends with has the name of its method."""
+    try:
+        return await call
+    except grpc.aio.AioRpcError as error:
+        if not hasattr(error, "__notes__"):  # an ended stream raises one again and again
+            error.add_note(name)
+        raise
 
 
 def _refusal_of(error: grpc.aio.AioRpcError) -> Refusal:
@@ -91,7 +107,8 @@ def _refusal_of(error: grpc.aio.AioRpcError) -> Refusal:
     details = rich.details if rich is not None else ()
     named = any(detail.Unpack(info) for detail in details)
     if not named or info.domain != DOMAIN or not info.reason:
-        wrong(f"a call ended without a typed error: {error.code().name} {error.details()}")
+        words = f"{error.code().name} {error.details()}"
+        wrong(f"{call_of(error)} ended without a typed error: {words}")
     return Refusal(
         error.code().name,
         info.reason,
@@ -141,7 +158,7 @@ class RawLink:
     async def read_bytes(self, patience_s: float | None = PATIENCE_S) -> bytes | None:
         """Return the next frame; None at the end of the stream. Raises AioRpcError."""
         async with asyncio.timeout(patience_s):
-            data = await self.call.read()
+            data = await noted("Link", self.call.read())
         return None if data is END else bytes(data)
 
     async def read(self, patience_s: float = PATIENCE_S) -> Message | None:
@@ -245,15 +262,15 @@ class Caller:
 
     async def authenticate(self, request: pb.AuthenticateRequest) -> pb.AuthenticateResponse:
         """Make one call of Authenticate."""
-        response: pb.AuthenticateResponse = await self.sync.Authenticate(
-            request, timeout=PATIENCE_S
-        )
+        call = self.sync.Authenticate(request, timeout=PATIENCE_S)
+        response: pb.AuthenticateResponse = await noted("Authenticate", call)
         return response
 
     async def call(self, name: str, request: Any) -> Any:
         """Call a unary method of SyncService or BlobService with the ticket."""
         service = self.sync if hasattr(self.sync, name) else self.blobs
-        return await getattr(service, name)(request, metadata=self.metadata, timeout=PATIENCE_S)
+        call = getattr(service, name)(request, metadata=self.metadata, timeout=PATIENCE_S)
+        return await noted(name, call)
 
     def link(self) -> RawLink:
         """Begin a Link."""

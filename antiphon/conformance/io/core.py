@@ -49,5 +49,7 @@ def _outcome(answerer: Answerer, case: Case) -> Outcome:
     except NoAnswer as error:
         return Outcome(case, (str(error),))
     if answer.get("unknown") is True:
-        return Outcome(case, (f"the question {case.question['ask']} is not known",))
-    return Outcome(case, tuple(differences(case, answer)))
+        problems = [f"the question {case.question['ask']} is not known"]
+    else:
+        problems = differences(case, answer)
+    return Outcome(case, tuple(problems), answer=answer)

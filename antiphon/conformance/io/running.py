@@ -7,7 +7,7 @@ from typing import TypeVar
 import grpc
 
 from antiphon.conformance.cases import Check, NotApplicable, Violation
-from antiphon.conformance.io.calls import refusal_of
+from antiphon.conformance.io.calls import call_of, refusal_of
 from antiphon.conformance.io.member import Overdue
 from antiphon.conformance.report import Outcome
 from replica.errors import AntiphonError
@@ -39,7 +39,7 @@ async def outcome_of(one: Check[_Run], run: _Run, seconds_max: float = CASE_SECO
 
 def _of_call(error: grpc.aio.AioRpcError) -> str:
     try:
-        return f"a call ended with {refusal_of(error).reason}"
+        return f"{call_of(error)} ended with {refusal_of(error).reason}"
     except Violation as problem:
         return str(problem)
 

@@ -5,10 +5,14 @@ import sys
 from pathlib import Path
 
 import pytest
+import typer
 from typer.testing import CliRunner, Result
 
+from antiphon.cli.conform_report import finish
 from antiphon.cli.main import app
 from antiphon.conformance.io import core as io_core
+from antiphon.conformance.questions import Case
+from antiphon.conformance.report import Outcome
 from syncd.io.config import HubConfig
 from syncd.io.server import start
 from tests.support.background import Background
@@ -54,6 +58,32 @@ def test_what_a_core_that_ends_has_answered_is_reported(tmp_path: Path) -> None:
     found = json.loads(report.read_text())
     assert len(found["failed"]) == 20
     assert len(found["not_run"]) == found["cases"] - 20
+
+
+ESCAPES = """
+import json, sys
+for line in sys.stdin:
+    print(json.dumps({"number": json.loads(line)["number"], "digest": "\\x1b[2J"}), flush=True)
+"""
+
+
+def test_each_failed_question_is_written_with_its_answer(tmp_path: Path) -> None:
+    failed = tmp_path / "failed.jsonl"
+    core = [sys.executable, "-c", ESCAPES]
+    conform("--only", "digest/", "--logs", "0", "--failed", str(failed), "--", *core)
+    lines = [json.loads(line) for line in failed.read_text().splitlines()]
+    assert [line["question"]["ask"] for line in lines] == ["digest"] * 5
+    assert {line["answer"]["digest"] for line in lines} == {"\x1b[2J"}
+    assert all(line["expected"]["digest"] for line in lines)
+
+
+def test_control_characters_of_others_are_shown_as_symbols(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    case = Case("hub/case", ("LINK-1",), {}, {})
+    with pytest.raises(typer.Exit):
+        finish([Outcome(case, ("a detail \x1b[2J",))], None, None, None)
+    assert "a detail ␛[2J" in capsys.readouterr().out
 
 
 def test_cases_are_listed_and_left_out() -> None:

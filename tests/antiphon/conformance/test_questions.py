@@ -44,5 +44,13 @@ def test_only_what_is_expected_is_compared() -> None:
     case = Case("name", (), {}, {"reason": None, "ids": ["a"]})
     assert differences(case, {"reason": None, "ids": ["a"], "more": 1}) == []
     assert differences(case, {"ids": []}) == [
-        "reason is null, must be null", 'ids is [], must be ["a"]',
+        "reason is missing, must be null", 'ids is [], must be ["a"]',
+    ]  # fmt: skip
+
+
+def test_true_is_no_number() -> None:
+    case = Case("name", (), {}, {"received": [True], "count": 1})
+    assert differences(case, {"received": [True], "count": 1}) == []
+    assert differences(case, {"received": [1], "count": True}) == [
+        "received is [1], must be [true]", "count is true, must be 1",
     ]  # fmt: skip

@@ -5,7 +5,15 @@ from html.parser import HTMLParser
 from xml.etree import ElementTree
 
 from antiphon.conformance.questions import Case
-from antiphon.conformance.report import Outcome, as_html, as_json, as_junit, as_text, by_requirement
+from antiphon.conformance.report import (
+    Outcome,
+    as_failed_questions,
+    as_html,
+    as_json,
+    as_junit,
+    as_text,
+    by_requirement,
+)
 
 GOOD = Outcome(Case("order/chain", ("ORD-7", "PROM-1"), {}, {}), ())
 BAD = Outcome(Case("wire/<group>", ("ENT-3",), {}, {}), ('reason is "A & B", must be null',))
@@ -79,3 +87,21 @@ def test_a_requirement_with_a_passed_case_and_one_not_run_has_passed() -> None:
     also = Outcome(Case("push/acked", ("PROM-3",), {}, {}), ())
     (promise,) = by_requirement([also, LEFT_OUT])
     assert (promise.verdict, promise.passed, len(promise.not_run)) == ("passed", 1, 1)
+
+
+def test_characters_that_xml_has_not_are_replaced_in_junit() -> None:
+    odd = Outcome(GOOD.case, ("detail \x1b[2J\x00 \ud800 é\t🙂",))
+    (case,) = ElementTree.fromstring(as_junit([odd]))
+    assert case.findtext("failure") == "detail �[2J� � é\t🙂"
+    (case,) = ElementTree.fromstring(as_junit([Outcome(GOOD.case, (), "\x01")]))
+    assert case[0].get("message") == "�"
+
+
+def test_failed_questions_are_lines_with_both_answers() -> None:
+    asked = Case("wire/1", ("ENT-3",), {"ask": "scan"}, {"reason": None})
+    wrong = Outcome(asked, ("reason is missing, must be null",), answer={"number": 1})
+    (line,) = as_failed_questions([GOOD, wrong]).splitlines()
+    assert json.loads(line) == {
+        "name": "wire/1", "requirements": ["ENT-3"], "problems": list(wrong.problems),
+        "question": {"ask": "scan"}, "answer": {"number": 1}, "expected": {"reason": None},
+    }  # fmt: skip

@@ -10,7 +10,7 @@ import grpc
 
 from antiphon.conformance.cases import NotApplicable, Table, equal, wrong
 from antiphon.conformance.histories import History
-from antiphon.conformance.io.calls import PATIENCE_S, Caller, RawLink
+from antiphon.conformance.io.calls import END, PATIENCE_S, Caller, RawLink, noted
 from antiphon.conformance.writers import Writer
 from antiphon.v1 import sync_pb2 as pb
 from replica import limits
@@ -220,4 +220,7 @@ async def fetch(
     """Return the responses of a Fetch."""
     request = pb.FetchRequest(conversation=conversation, **wanted)  # type: ignore[arg-type]
     stream = caller.sync.Fetch(request, metadata=caller.metadata, timeout=PATIENCE_S)
-    return [response async for response in stream]
+    found: list[pb.FetchResponse] = []
+    while (response := await noted("Fetch", stream.read())) is not END:
+        found.append(response)
+    return found

@@ -5,6 +5,7 @@ import pytest
 from google.rpc import status_pb2
 
 from antiphon.conformance.cases import Check, NotApplicable, Violation
+from antiphon.conformance.io.calls import noted
 from antiphon.conformance.io.member import Overdue
 from antiphon.conformance.io.running import outcome_of, outcomes_of
 from replica.refusals import ConversationUnknown
@@ -50,6 +51,18 @@ async def test_a_malformed_status_fails_its_case_alone(trailer: bytes) -> None:
     error = grpc.aio.AioRpcError(code, grpc.aio.Metadata(), metadata, "one")
     (problem,) = (await outcome_of(case(error), None)).problems
     assert problem.startswith("a call ended with a malformed status: ")
+
+
+async def test_a_call_that_is_refused_is_named() -> None:
+    async def call() -> None:
+        code = grpc.StatusCode.UNAVAILABLE
+        raise grpc.aio.AioRpcError(code, grpc.aio.Metadata(), grpc.aio.Metadata(), "away")
+
+    async def run(_run: None) -> None:
+        await noted("Push", call())
+
+    (problem,) = (await outcome_of(Check("a/b", ("LINK-1",), "", run), None)).problems
+    assert problem == "Push ended without a typed error: UNAVAILABLE away"
 
 
 async def test_cases_run_in_order() -> None:
