@@ -1,6 +1,6 @@
 """`antiphon conform`: check any implementation (spec/conform-core.md, spec/conform-hub.md)."""
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -19,6 +19,7 @@ from antiphon.cli.conform_report import (
     finish,
     print_cases,
     suite,
+    telling,
 )
 from antiphon.conformance import report
 from antiphon.conformance.io import Answerer, core_cases, judge
@@ -76,9 +77,13 @@ def core(  # noqa: PLR0917  # options, each given by its name
     finish(outcomes, json_file, junit, html)
 
 
-def _outcomes(command: list[str], cases: Iterable[Case]) -> list[report.Outcome]:
-    answerer = Answerer(command)
+def _outcomes(command: list[str], cases: Sequence[Case]) -> list[report.Outcome]:
+    outcomes, answerer = list[report.Outcome](), Answerer(command)
     try:
-        return list(judge(answerer, cases))
+        with telling(len(cases)) as tell:
+            for outcome in judge(answerer, cases):
+                tell(outcome)
+                outcomes.append(outcome)
     finally:
         answerer.close()
+    return outcomes

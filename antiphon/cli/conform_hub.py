@@ -17,6 +17,7 @@ from antiphon.cli.conform_report import (
     print_cases,
     require_hub,
     suite,
+    telling,
 )
 from replica.conversation import is_loopback
 
@@ -65,7 +66,9 @@ def hub(  # noqa: PLR0917  # options, each given by its name
         wait,
     )
     require_hub(address)
-    finish(asyncio.run(judge_hub(run, checks)), json_file, junit, html)
+    with telling(len(checks)) as tell:
+        outcomes = asyncio.run(judge_hub(run, checks, tell))
+    finish(outcomes, json_file, junit, html)
 
 
 def _host_of(path: Path) -> "Writer":

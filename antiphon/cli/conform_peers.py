@@ -22,6 +22,7 @@ from antiphon.cli.conform_report import (
     print_cases,
     require_hub,
     suite,
+    telling,
 )
 from antiphon.conformance import report
 from antiphon.conformance.cases import Check
@@ -170,6 +171,11 @@ def _finish(
         return
 
     async def collect() -> list[report.Outcome]:
-        return [outcome async for outcome in run(checks)]
+        outcomes = list[report.Outcome]()
+        with telling(len(checks)) as tell:
+            async for outcome in run(checks):
+                tell(outcome)
+                outcomes.append(outcome)
+        return outcomes
 
     finish(asyncio.run(collect()), json_file, junit, html)

@@ -5,7 +5,9 @@
 
 import asyncio
 import functools
-from collections.abc import Callable, Iterable
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any, ParamSpec, TypeVar
 
@@ -28,6 +30,8 @@ Only = Annotated[
 Json = Annotated[Path | None, typer.Option("--json", help="Report as JSON.")]
 Junit = Annotated[Path | None, typer.Option("--junit", help="Report as JUnit XML.")]
 Html = Annotated[Path | None, typer.Option("--html", help="Report as one HTML page.")]
+
+TELLING_S = 10.0
 
 P = ParamSpec("P")
 AnyCase = TypeVar("AnyCase", bound=Case | Check[Any])
@@ -88,6 +92,24 @@ def print_cases(cases: Iterable[Case | Check[Any]]) -> None:
     for one in cases:
         more = (one.title, one.needs) if isinstance(one, Check) else ()
         print("  ".join(filter(None, (one.name, " ".join(one.requirements), *more))))
+
+
+@contextmanager
+def telling(total: int) -> Iterator[Callable[[report.Outcome], None]]:
+    """Say every 10 s how far a run is, on stderr; give each outcome to what this yields."""
+    done, is_over = set[str](), threading.Event()
+
+    def tell() -> None:
+        while not is_over.wait(TELLING_S):
+            Output().note(f"{len(done)} of {total} cases done")
+
+    teller = threading.Thread(target=tell, daemon=True)
+    teller.start()
+    try:
+        yield lambda outcome: done.add(outcome.case.name)
+    finally:
+        is_over.set()
+        teller.join()
 
 
 def finish(

@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
+from antiphon.cli import conform_report
 from antiphon.cli.main import app
+from antiphon.conformance.io import process
 from syncd.io.config import HubConfig
 from syncd.io.server import start
 
@@ -54,6 +56,18 @@ async def test_no_case_fails_for_an_absent_hub(suite: str) -> None:
     unnamed = await conform(suite)
     assert unnamed.exit_code == 2
     assert "name the hub to check" in " ".join(unnamed.output.split())
+
+
+async def test_a_silent_client_is_left_and_told_of_meanwhile(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(process, "ANSWER_SECONDS_MAX", 0.5)
+    monkeypatch.setattr(conform_report, "TELLING_S", 0.1)
+    silent = (sys.executable, "-c", "import time; time.sleep(600)")
+    result = await conform("client", "--jobs", "2", "--", *silent)
+    assert result.exit_code == 1
+    assert "0 of " in result.stderr and " cases done" in result.stderr
+    assert "the command gave no answer at all within 0.5 s" in result.stdout
 
 
 OURS = (sys.executable, "-m", "antiphon.conformance.io.adapter")

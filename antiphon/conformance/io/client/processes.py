@@ -31,7 +31,7 @@ class Process:
 async def run_clients(
     checks: Sequence[Check[Clients]], command: Sequence[str], jobs: int
 ) -> AsyncIterator[Outcome]:
-    """Run cases on `jobs` processes of a command; yield outcomes as the table has them.
+    """Run cases on `jobs` processes of a command; yield the outcomes in the order given.
 
     Raises CommandUnusable.
     """
@@ -40,8 +40,9 @@ async def run_clients(
         for _ in range(min(jobs, len(checks))):
             answerers.append(Answerer(command))
         clients = Clients(*map(Process, answerers))
-        for outcome in await asyncio.gather(*(outcome_of(one, clients) for one in checks)):
-            yield outcome
+        tasks = [asyncio.create_task(outcome_of(one, clients)) for one in checks]
+        for task in tasks:
+            yield await task
     finally:
         for answerer in answerers:
             answerer.close()
