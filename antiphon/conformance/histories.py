@@ -36,6 +36,10 @@ from replica.log import (
 )
 
 NO_DIGEST = Digest(bytes(32))
+EPOCH = 2**63 + 1
+"""An epoch that a double does not hold, nor a signed number."""
+RUN = EPOCH
+"""Likewise the number of a run."""
 
 
 class History:
@@ -51,7 +55,7 @@ class History:
         self._entries: list[Entry] = []
         self.add(self.genesis)
 
-    def writer(self, name: str, epoch: int = 1) -> Writer:
+    def writer(self, name: str, epoch: int = EPOCH) -> Writer:
         """Return a key of this conversation's own, member or not."""
         return Writer(self._seed + name.encode(), epoch)
 
@@ -154,7 +158,7 @@ class History:
         listed = [self.held.log.entries[i] for i in named]
         return self.add(host.write(self.id, body, parents=[request], listed=listed))
 
-    def answer(self, seal: Entry, host: Writer, words: str = "Yes.", run: int = 0) -> Entry:
+    def answer(self, seal: Entry, host: Writer, words: str = "Yes.", run: int = RUN) -> Entry:
         """Answer a sealed request with the tokens 1 and 2."""
         request = seal.header.parents[0]
         digest = extend_digest(start_digest(request, run), (1, 2))
@@ -174,7 +178,7 @@ class History:
         return self.add(host.write(self.id, body, parents=[request]))
 
     def drafts(
-        self, request: Entry, host: Writer, words: tuple[str, ...], run: int = 0
+        self, request: Entry, host: Writer, words: tuple[str, ...], run: int = RUN
     ) -> list[Draft]:
         """Return the signed frames of a draft, one token with its text each."""
         digest, at, frames = start_digest(request.id, run), 0, []

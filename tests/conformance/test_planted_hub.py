@@ -12,6 +12,7 @@ from replica import limits
 from syncd.io.config import HubConfig
 from syncd.io.server import start
 from tests.conformance import planted_entries as entries
+from tests.conformance import planted_hints as hints
 from tests.conformance import planted_hub as own
 from tests.simulation.planted import hub, link
 
@@ -93,6 +94,19 @@ PLANTED = [
     (own.keeps_no_running_draft, "drafting/a-late-reader-gets-the-running-draft"),
     (own.writes_a_blob_at_any_offset, "blobs/an-offset-must-be-the-committed-size"),
     (own.keeps_a_blob_of_another_digest, "blobs/bytes-of-another-digest-are-dropped"),
+    (hints.sends_heads_through_doubles, "opening/another-digest-is-answered-with-heads"),
+    (hints.reads_epochs_of_32_bits, "calls/fetch-returns-ids-and-ranges"),
+    (hints.streams_runs_through_doubles, "drafting/a-late-reader-gets-the-running-draft"),
+    (hints.fetches_uncovered_entries, "calls/what-is-not-covered-is-absent"),
+    (hints.forgets_the_basis_in_the_lamport, "hints/the-lamport-is-behind-the-basis"),
+    (hints.hints_at_the_oldest_branch, "hints/the-tip-is-the-newest-branch"),
+    (hints.hints_membership_heads_descending, "hints/membership-heads-ascend"),
+    (hints.hints_uncovered_own_heads, "hints/own-heads-are-covered"),
+    (hints.names_requests_of_no_host, "hints/a-request-of-no-host-is-not-open"),
+    (hints.names_second_answers, "hints/a-second-answer-is-not-named"),
+    (hints.names_answers_to_void_seals, "hints/an-answer-to-a-void-seal-is-not-named"),
+    (hints.sends_drafts_to_all_watches, "drafting/a-watch-without-drafts-gets-none"),
+    (hints.bounds_no_links_of_a_key, "quotas/a-key-has-a-bounded-number-of-links"),
     (entries.drops_entries_of_the_future, "entries/create-times-decide-nothing"),
     (entries.knows_another_kind_10, "entries/unknown-kinds-and-fields-pass-unchanged"),
     (

@@ -1,6 +1,6 @@
 """The conversations that a suite writes: members, turns and drafts that the core accepts."""
 
-from antiphon.conformance.histories import History, forged, void_message
+from antiphon.conformance.histories import RUN, History, forged, void_message
 from replica.conversation import DraftStream, verify_draft
 from replica.ids import EntryId
 from replica.log import Role
@@ -12,7 +12,7 @@ def test_a_turn_counts_and_its_drafts_follow_each_other() -> None:
     history.grant(host.public, Role.HOST)
     request = history.ask(host.public, after=history.say())
     seal = history.seal(request, host)
-    stream = DraftStream(history.id, EntryId(request.id), 0)
+    stream = DraftStream(history.id, EntryId(request.id), RUN)
     for frame in history.drafts(request, host, ("Yes", ".")):
         verify_draft(frame, host.public)
         assert stream.receive(frame)

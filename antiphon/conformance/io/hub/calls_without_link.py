@@ -214,7 +214,7 @@ async def fetch_returns_ids_and_ranges_and_names_absent_ids(run: HubRun) -> None
     messages = history.entries[1:]
     lane = pb.LaneRange(
         author=history.owner.public,
-        epoch=1,
+        epoch=history.owner.epoch,
         track=log_pb2.TRACK_CONVERSATION,
         seq_start=1,
         seq_end=3,
@@ -228,6 +228,23 @@ async def fetch_returns_ids_and_ranges_and_names_absent_ids(run: HubRun) -> None
     lane.seq_end = 0
     rest = [e for r in await fetch(owner, history.id, ranges=[lane]) for e in r.entries]
     equal(rest, list(map(entry_to_pb, messages[1:])), "the entries up to the lane's end")
+
+
+@_theme.shows("ORD-13", "REC-1")
+async def what_is_not_covered_is_absent(run: HubRun) -> None:
+    """An entry behind a cut is in no range of a Fetch, and among the absent ids."""
+    history = run.new()
+    writer = history.writer("writer")
+    history.grant(writer.public, Role.WRITER)
+    kept, cut_off = history.say("kept", writer), history.say("cut off", writer)
+    owner = await run.push_all(history)
+    await push(owner, history.revoke(writer.public, kept))
+    lane = pb.LaneRange(author=writer.public, epoch=writer.epoch, track=log_pb2.TRACK_CONVERSATION)
+    found = await fetch(owner, history.id, ranges=[lane])
+    equal([e for r in found for e in r.entries], [entry_to_pb(kept)], "the entries of the lane")
+    found = await fetch(owner, history.id, ids=[kept.id, cut_off.id])
+    equal([e for r in found for e in r.entries], [entry_to_pb(kept)], "the entries by id")
+    equal(list(found[-1].absent), [cut_off.id], "the absent ids")
 
 
 @_theme.shows("REC-1")

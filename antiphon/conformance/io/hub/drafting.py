@@ -145,6 +145,20 @@ async def a_late_reader_gets_the_running_draft(run: HubRun) -> None:
         equal(found, [draft_to_pb(frame) for frame in turn.frames], "the frames of a late Watch")
 
 
+@_theme.shows("LINK-88")
+async def a_watch_without_drafts_gets_none(run: HubRun) -> None:
+    """A Watch that does not ask for drafts gets the answer without them."""
+    turn = await _turn(run)
+    watch = Watched(turn.owner, turn.history)
+    await watch.until_hint()
+    await turn.link.send(*turn.frames)
+    await turn.link.until_pong()
+    answer = turn.history.answer(turn.seal, turn.host)
+    await turn.link.send(Entries(turn.history.id, (answer,)))
+    events, _ = await watch.until_hint()
+    equal([e.WhichOneof("event") for e in events], ["entries", "answered"], "the events of a Watch")
+
+
 async def _until_token(watch: Watched, token: int) -> list[pb.Draft]:
     """Return the frames that come up to the one of a token."""
     frames: list[pb.Draft] = []

@@ -3,13 +3,14 @@
 from dataclasses import replace
 
 from antiphon.conformance.cases import equal
-from antiphon.conformance.io.hub.run import TABLE, HubRun, push, reasons
+from antiphon.conformance.io.hub.run import HELLO, TABLE, HubRun, greet, push, reasons
 from antiphon.conformance.writers import said
 from antiphon.v1 import log_pb2
 from antiphon.v1 import sync_pb2 as pb
 from replica.limits import (
     BODY_BYTES_MAX,
     LANES_PER_KEY_MAX,
+    LINKS_PER_KEY_MAX,
     READER_ENTRIES_MAX,
     REVOCATIONS_PER_KEY_MAX,
     SEALS_PER_REQUEST_MAX,
@@ -108,3 +109,14 @@ async def a_body_has_a_greatest_size(run: HubRun) -> None:
     request = pb.PushRequest(entries=[log_pb2.Entry(header=header, signature=signature, body=body)])
     (found,) = (await owner.call("Push", request)).outcomes
     equal(found.fault.reason, "BODY_TOO_LARGE", "the reason for a body of 524,289 bytes")
+
+
+@_theme.shows("LIM-2", "LIM-10")
+async def a_key_has_a_bounded_number_of_links(run: HubRun) -> None:
+    """Beyond 64 links of a key the next is RATE_LIMITED; those that run go on."""
+    caller = await run.enter(run.new().owner)
+    links = [await greet(caller) for _ in range(LINKS_PER_KEY_MAX)]
+    beyond = caller.link()
+    await beyond.send(HELLO)
+    equal(await beyond.ended(), "RATE_LIMITED", "the reason for a link beyond a key's quota")
+    await links[0].until_pong()

@@ -78,16 +78,16 @@ async def a_watch_sends_the_log_then_new_entries_each_with_a_hint(run: HubRun) -
     watch = Watched(owner, history)
     events, hint = await watch.until_hint()
     equal(_ids(events), [e.id for e in history.entries], "the entries of a Watch")
-    _check_hint(hint, history, history.last, tip=None)
+    check_hint(hint, history, history.last, tip=None)
     entry = history.say("live")
     await push(owner, entry)
     events, hint = await watch.until_hint()
     equal(_ids(events), [entry.id], "the new entries of a Watch")
-    _check_hint(hint, history, entry, tip=None)
+    check_hint(hint, history, entry, tip=None)
 
 
-def _check_hint(hint: pb.Hint, history: History, last: Entry, tip: Entry | None) -> None:
-    """Compare a Hint for the owner with the log."""
+def check_hint(hint: pb.Hint, history: History, last: Entry, tip: Entry | None) -> None:
+    """Compare a Hint for the owner with the log. Raises Violation."""
     wanted_tip = tip.id if tip is not None else b""
     equal((hint.tip, hint.basis), (wanted_tip, wanted_tip), "tip and basis of a Hint")
     equal(list(hint.parents), [last.id], "the parents of a Hint")
@@ -156,7 +156,7 @@ async def an_answer_is_named_before_the_hint_that_covers_it(run: HubRun) -> None
     wanted = pb.Answered(request=request.id, seal=seal.id, generation=answer.id)
     equal(events[1].answered, wanted, "Answered")
     equal(hint.open_request, b"", "the open request after its answer")
-    _check_hint(hint, history, answer, seal)
+    check_hint(hint, history, answer, seal)
 
 
 @_theme.shows("LINK-84")
