@@ -1,7 +1,14 @@
 """The link between a replica and a hub: messages, exchange, credit, proofs (spec/04, spec/05)."""
 
 from replica.link.acks import Acks, acked_by
-from replica.link.auth import NO_CERTIFICATE, NONCE_BYTES, Authenticator, Challenge, prove
+from replica.link.auth import (
+    NO_CERTIFICATE,
+    NONCE_BYTES,
+    Authenticator,
+    Challenge,
+    prove,
+    sign_challenge,
+)
 from replica.link.channel import Channel
 from replica.link.codec import (
     decode_frame,
@@ -150,5 +157,6 @@ __all__ = [
     "profiles_of",
     "prove",
     "sampling_to_state",
+    "sign_challenge",
     "takes_drafts",
 ]

@@ -7,7 +7,7 @@ link, in another role, or behind another certificate.
 
 import hashlib
 import hmac
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -102,8 +102,7 @@ class Authenticator:
         expire_ms = now_ms + TICKET_LIFETIME_S * 1000
         nonce = self._nonce(client_key, client_nonce, expire_ms)
         unsigned = Challenge(self.public, nonce, certificate_digest, expire_ms, b"")
-        signature = self._key.sign(_transcript(_SERVER_ROLE, client_key, client_nonce, unsigned))
-        return Challenge(self.public, nonce, certificate_digest, expire_ms, signature)
+        return sign_challenge(self._key, client_key, client_nonce, unsigned)
 
     def admit(
         self,
@@ -154,6 +153,14 @@ class Authenticator:
 
     def _mac(self, tag: bytes, content: bytes) -> bytes:
         return hmac.digest(self._secret, pae(tag, content), hashlib.sha256)
+
+
+def sign_challenge(
+    key: Ed25519PrivateKey, client_key: PublicKey, client_nonce: bytes, unsigned: Challenge
+) -> Challenge:
+    """Return a challenge with the server's signature."""
+    message = _transcript(_SERVER_ROLE, client_key, client_nonce, unsigned)
+    return replace(unsigned, signature=key.sign(message))
 
 
 def prove(

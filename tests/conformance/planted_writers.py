@@ -3,6 +3,9 @@
 from dataclasses import replace
 from unittest import mock
 
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
 from antiphon.conformance.io import adapter
 from replica.conversation import author
 from replica.conversation.author import Author
@@ -10,7 +13,9 @@ from replica.conversation.conversation import Conversation
 from replica.document import projection
 from replica.document.fold import DocumentFold
 from replica.document.projection import Document, Edit
-from replica.io import hub_calls
+from replica.io import hub_calls, rpc
+from replica.link import auth
+from replica.refusals import SignatureInvalid
 from tests.conformance.planted_hub import both
 from tests.simulation.planted import Patch
 
@@ -73,3 +78,28 @@ def edits_any_value() -> Patch:
         mock.patch.object(projection, "plain", lambda value: value),
         mock.patch.object(DocumentFold, "check", careless),
     )
+
+
+def signs_expired_challenges() -> Patch:
+    def prove(key, nonce, challenge, *, now_ms, **more):
+        return auth.prove(key, nonce, challenge, now_ms=0, **more)
+
+    return mock.patch.object(rpc, "prove", prove)
+
+
+def signs_for_nonces_of_any_width() -> Patch:
+    def prove(key, nonce, challenge, **more):
+        with mock.patch.object(auth, "NONCE_BYTES", len(challenge.server_nonce)):
+            return auth.prove(key, nonce, challenge, **more)
+
+    return mock.patch.object(rpc, "prove", prove)
+
+
+def accepts_keys_of_small_order() -> Patch:
+    def verify(key, signature, message):
+        try:
+            Ed25519PublicKey.from_public_bytes(key).verify(signature, message)
+        except (InvalidSignature, ValueError) as error:
+            raise SignatureInvalid from error
+
+    return mock.patch.object(auth, "verify", verify)

@@ -1,6 +1,8 @@
 """proof.json: the client's half of Authenticate, by the transcript of spec/04-link §3."""
 
+from spec.vectors.make import curve
 from spec.vectors.make.build import Key, pae, sha256
+from spec.vectors.make.curve import BASE, encode, multiply
 from spec.vectors.make.misread import misread
 
 HUB, ADA, EVE = Key("hub"), Key("ada"), Key("eve")
@@ -67,6 +69,7 @@ def build() -> dict[str, object]:
     zeros = bytes(32).hex()
     plain = _signature(HUB, _transcript(1, certificate=bytes(32))).hex()
     of_eve = _signature(EVE, _transcript(1, hub=EVE.public)).hex()
+    of_nobody = (encode(multiply(2, BASE)) + (2).to_bytes(32, "little")).hex()
     bad = "PROOF_INVALID"
     return {
         "file": "proof",
@@ -104,6 +107,8 @@ def build() -> dict[str, object]:
                     hub_signature=_signature(HUB, _transcript(1, client=EVE.public)).hex()),
             _vector("other-nonce", "the hub signed another nonce of the client", bad,
                     hub_signature=_signature(HUB, _transcript(1, nonce=HUB_NONCE)).hex()),
+            _vector("small-order", "the hub's key is of order 1: anybody signs under it", bad,
+                    pinned=None, hub_key=encode(curve.IDENTITY).hex(), hub_signature=of_nobody),
             _vector("other-expiry", "the hub signed another expiry", bad,
                     expire_time_ms=str(EXPIRY + 1)),
         ],

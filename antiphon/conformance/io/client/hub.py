@@ -10,12 +10,13 @@ from typing import Any
 import grpc
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from antiphon.conformance.io.calls import challenge_of
 from antiphon.v1 import blob_pb2
 from antiphon.v1 import sync_pb2 as pb
 from replica.errors import AntiphonError
 from replica.ids import ConversationId, PublicKey
 from replica.io import rpc
-from replica.link import Authenticator, Entries, Frame, Message, decode_frame
+from replica.link import Authenticator, Entries, Frame, Message, decode_frame, sign_challenge
 from replica.log import Entry
 from syncd.connected import LinkId
 from syncd.fan_out import HubEffects
@@ -60,7 +61,10 @@ class ScriptedHub:
         self.passes: Callable[[Message], bool] = lambda _message: True
         """Whether a message of the client reaches the core."""
         self.challenge: Callable[[pb.AuthenticateResponse], None] = lambda _response: None
-        """Changes the answer to the first step of Authenticate."""
+        """Changes the answer to the first step of Authenticate, which is signed afterwards.
+
+        A signature that it changes stays.
+        """
         self.blobs: dict[bytes, bytes] = {}
         """The bytes served for a digest, right or not."""
         self.news = asyncio.Event()
@@ -69,7 +73,8 @@ class ScriptedHub:
 
     def become(self) -> None:
         """Take a new key."""
-        self._authenticator = Authenticator(Ed25519PrivateKey.generate(), os.urandom(32))
+        self._key = Ed25519PrivateKey.generate()
+        self._authenticator = Authenticator(self._key, os.urandom(32))
 
     @property
     def key(self) -> PublicKey:
@@ -139,12 +144,19 @@ class ScriptedHub:
     async def _authenticate(
         self, request: pb.AuthenticateRequest, _context: rpc.Context
     ) -> pb.AuthenticateResponse:
+        self.proofs += request.HasField("challenge")
         response = rpc.answer_authenticate(self._authenticator, request)
-        if request.HasField("challenge"):
-            self.proofs += 1
-        else:
+        if not request.HasField("challenge"):
+            signature = response.challenge.hub_signature
             self.challenge(response)
+            if response.challenge.hub_signature == signature:  # what a case changed is signed
+                self._sign(request, response.challenge)
         return response
+
+    def _sign(self, request: pb.AuthenticateRequest, challenge: pb.Challenge) -> None:
+        peer, nonce = PublicKey(request.client_key), request.client_nonce
+        signed = sign_challenge(self._key, peer, nonce, challenge_of(challenge))
+        challenge.hub_signature = signed.signature
 
     async def _read_blob(
         self, request: blob_pb2.ReadRequest, _context: rpc.Context

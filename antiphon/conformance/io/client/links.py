@@ -1,12 +1,14 @@
 """Proofs, greetings, heartbeats, credit and the ends of links, as a client meets them."""
 
 import asyncio
+import json
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
 from antiphon.conformance.cases import check, equal
 from antiphon.conformance.io.client.session import Session, theme
+from antiphon.conformance.io.core import VECTORS
 from antiphon.v1 import sync_pb2 as pb
 from replica.ids import ConversationId
 from replica.limits import FRAME_BYTES_MAX
@@ -77,6 +79,31 @@ async def wrong_certificate(s: Session) -> None:
 
     def change(response: pb.AuthenticateResponse) -> None:
         response.challenge.certificate_digest = bytes([7]) * 32
+
+    s.hub.challenge = change
+    await _unproved(s)
+
+
+@_case("LINK-1")
+async def short_nonce(s: Session) -> None:
+    """A challenge whose nonce has 31 bytes is not signed, though the hub signed it."""
+
+    def change(response: pb.AuthenticateResponse) -> None:
+        response.challenge.hub_nonce = response.challenge.hub_nonce[:31]
+
+    s.hub.challenge = change
+    await _unproved(s)
+
+
+@_case("LINK-1", "ENT-6")
+async def small_order_key(s: Session) -> None:
+    """A hub whose key is a point of small order, under which anybody signs, proves nothing."""
+    vectors = json.loads((VECTORS / "proof.json").read_text())["vectors"]
+    (forged,) = [v for v in vectors if v["name"] == "small-order"]
+
+    def change(response: pb.AuthenticateResponse) -> None:
+        response.challenge.hub_key = bytes.fromhex(forged["hub_key"])
+        response.challenge.hub_signature = bytes.fromhex(forged["hub_signature"])
 
     s.hub.challenge = change
     await _unproved(s)
