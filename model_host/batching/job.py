@@ -1,6 +1,7 @@
 """One run that is being computed, and the events that report on it (spec/07-host §5). Pure."""
 
 from dataclasses import dataclass, field
+from typing import Self
 
 from model_host.batching.speculation import Speculation
 from model_host.generation import Run
@@ -18,6 +19,16 @@ class Found:
     restored_tokens: int
     shared_tokens: int = 0
     """Only in the pages of other conversations: nobody but the owner may learn it (PAGE-8)."""
+
+    @classmethod
+    def before_steps(cls, sequence: KVSequence, restored: int) -> Self:
+        """Return the parts of a sequence that no step has computed yet.
+
+        Restored tokens lie behind those in memory, of which an incomplete group is restored too.
+        """
+        cached = sequence.tokens - restored
+        own = min(sequence.own_tokens, cached)
+        return cls(own, restored, cached - own)
 
 
 @dataclass(frozen=True, slots=True)

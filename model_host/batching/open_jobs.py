@@ -11,7 +11,7 @@ from model_host.batching.counters import BatchCounters
 from model_host.batching.job import Ended, Events, Found, Job
 from model_host.batching.restorer import Restorer
 from model_host.errors import CacheBudgetExceeded, CacheBusy
-from model_host.kv import SLAB_TOKENS, KVSequence, PagePool, common_tokens
+from model_host.kv import SLAB_TOKENS, PagePool, common_tokens
 from model_host.refusals import ContextTooLong, finish_detail
 from replica.errors import HostError
 from replica.log import FinishReason
@@ -112,7 +112,7 @@ class OpenJobs:
         if not job.was_found:
             job.was_found = True
             self._pool.counters.note_lookup(job.sequence)
-            found = _found(job.sequence, restored)
+            found = Found.before_steps(job.sequence, restored)
             self._counters.note_found(found)
             events.append((job, found))
 
@@ -173,13 +173,6 @@ class OpenJobs:
             self._pool.close(job.sequence)
             job.sequence = None
         job.is_decoding = False
-
-
-def _found(sequence: KVSequence, restored: int) -> Found:
-    """Return the parts of an opened sequence: restored ones lie behind those in memory."""
-    cached = sequence.tokens - restored
-    own = min(sequence.own_tokens, cached)
-    return Found(own, restored, cached - own)
 
 
 def _waits_for(job: Job, running: list[Job]) -> bool:

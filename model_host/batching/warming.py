@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from model_host.batching.job import Found
 from model_host.engine_api import Engine, Slice
 from model_host.kv import KVSequence, PagePool
 
@@ -19,7 +20,7 @@ class Warmed:
 
     tokens: int
     own_tokens: int
-    """Of these, tokens that the conversation's own pages held before the chunk (PAGE-8)."""
+    """Of these, tokens taken from the conversation's own pages by the chunk (PAGE-8)."""
     restored_tokens: int = 0
     """Of these, tokens restored from a checkpoint with this chunk."""
     kept_tokens: int = 0
@@ -43,15 +44,15 @@ def warm_chunk(
     # The last token of a context is always left to compute; one more lets `ids` be found whole.
     sequence = pool.open([*ids, 0], domain, conversation)
     try:
-        own = sequence.own_tokens
         restored = restore((*ids, 0), sequence) if restore is not None else 0
+        found = Found.before_steps(sequence, restored)
         if restored:
-            return Warmed(sequence.tokens, own, restored)
+            return Warmed(sequence.tokens, found.cached_tokens, restored)
         part = ids[sequence.tokens : sequence.tokens + WARM_ROWS]
         if part:
             pool.grow(sequence, len(part))
             engine.step([Slice(sequence, part)])
             pool.advance(sequence, part)
-        return Warmed(sequence.tokens, own)
+        return Warmed(sequence.tokens, found.cached_tokens)
     finally:
         pool.close(sequence)

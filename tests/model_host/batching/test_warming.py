@@ -7,6 +7,7 @@ import pytest
 from model_host.batching.warming import WARM_ROWS, warm_chunk
 from model_host.kv.page_pool import PagePool
 from model_host.kv.sequences import KVSequence
+from tests.model_host.batching.test_batcher import NAMESPACE, Scene, saved, text
 from tests.model_host.kv.paged import SLAB_BYTES
 from tests.model_host.number_engine import NumberEngine
 
@@ -75,3 +76,18 @@ def test_a_chunk_that_restores_computes_nothing() -> None:
     assert (warmed.tokens, warmed.own_tokens, warmed.restored_tokens) == (64, 0, 64)
     assert (wanted, engine.steps) == ([(*IDS, 0)], [])
     assert warm_chunk(engine, pool, IDS, DOMAIN, A, lambda _ids, _sequence: 0).tokens == 192
+
+
+def test_tokens_of_an_incomplete_group_that_are_restored_are_not_cached_too() -> None:
+    scene = Scene()
+    prompt = text(800, 1)
+    saved(scene, prompt)
+    conversation = bytes([1]) * 32
+    warm_chunk(scene.engine, scene.pool, prompt[:100], DOMAIN, conversation)
+
+    def restore(ids: Sequence[int], sequence: KVSequence) -> int:
+        return scene.batcher.restore_prefix(conversation, NAMESPACE, ids, sequence)
+
+    warmed = warm_chunk(scene.engine, scene.pool, prompt, DOMAIN, conversation, restore)
+    # As in the usage of an answer: the 36 tokens behind the first group are restored.
+    assert (warmed.tokens, warmed.own_tokens, warmed.restored_tokens) == (800, 64, 736)
