@@ -4,6 +4,7 @@ from model_host.generation.calls import CallingText, Visible
 from model_host.generation.draft_frames import DraftFrames
 from model_host.generation.journal_records import (
     HEAD_BYTES,
+    JOURNAL_BYTES_MAX,
     JournalHead,
     decode_journal,
     encode_token,
@@ -28,6 +29,7 @@ from model_host.generation.text import VisibleText
 
 __all__ = [
     "HEAD_BYTES",
+    "JOURNAL_BYTES_MAX",
     "Branch",
     "CallingText",
     "DraftFrames",

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from model_host.sampling import Choice
 from replica.conversation import extend_digest, start_digest
 from replica.ids import Digest, EntryId
+from replica.limits import BODY_BYTES_MAX
 from replica.log import TokenLogprobs
 
 _HEAD = struct.Struct("<8s32s32sQ32s32s")
@@ -27,6 +28,8 @@ _HEAD_CHECK_BYTES = 8
 HEAD_BYTES = _HEAD.size + _HEAD_CHECK_BYTES
 TOKEN_BYTES = _TOKEN.size
 """Bytes of a token's record without log probabilities."""
+JOURNAL_BYTES_MAX = HEAD_BYTES + 2 * BODY_BYTES_MAX
+"""More than a journal has: no record takes twice the bytes that its token has in the answer."""
 _ID_BYTES, _FLOAT_BYTES = 4, 4
 
 

@@ -9,8 +9,15 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from model_host.generation import HEAD_BYTES, JournalHead, decode_journal, encode_token, token_bytes
-from model_host.io.pack_files import read_whole
+from model_host.generation import (
+    HEAD_BYTES,
+    JOURNAL_BYTES_MAX,
+    JournalHead,
+    decode_journal,
+    encode_token,
+    token_bytes,
+)
+from model_host.io.pack_files import read_first
 from model_host.sampling import Choice
 from replica.conversation import extend_digest
 from replica.errors import StoreError
@@ -91,7 +98,9 @@ class Journals:
         """
         path = self._path(request)
         with typed_errors():
-            return decode_journal(read_whole(path), logprobs) if path.exists() else None
+            if not path.exists():
+                return None
+            return decode_journal(read_first(path, JOURNAL_BYTES_MAX), logprobs)
 
     def resume(self, head: JournalHead, choices: Sequence[Choice], logprobs: int = 0) -> Journal:
         """Open a journal to write after `choices`; an incomplete token at the end is cut off.

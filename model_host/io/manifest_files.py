@@ -16,7 +16,7 @@ from model_host.disk_reserve import spare_bytes
 from model_host.errors import CheckpointCorrupt, CheckpointDiskFull
 from model_host.io import pack_files
 from model_host.io.pack_files import NewFiles
-from model_host.kv import Manifest, StoreCounters, decode_manifest
+from model_host.kv import MANIFEST_BYTES_MAX, Manifest, StoreCounters, decode_manifest
 from replica.io import make_folder
 
 log = structlog.get_logger()
@@ -79,7 +79,9 @@ class ManifestFiles:
         found, errors = [], list[str]()
         for path in paths:
             try:
-                found.append((path, decode_manifest(pack_files.read_whole(path), self._mac_key)))
+                # One byte more than a manifest may have, so that a longer one is refused as such.
+                data = pack_files.read_first(path, MANIFEST_BYTES_MAX + 1)
+                found.append((path, decode_manifest(data, self._mac_key)))
             except (CheckpointCorrupt, OSError) as error:
                 pack_files.drop(path)
                 errors.append(str(error))

@@ -1,4 +1,4 @@
-"""Files of checkpoints: opened private, appended to, read whole (spec/08-checkpoint §3).
+"""Files of checkpoints: opened private, appended to, read within bounds (spec/08-checkpoint §3).
 
 Anyone may delete or add files at any time, and disks fail. A file that can't be examined
 counts as absent here, and is found broken when it is read.
@@ -9,7 +9,7 @@ import os
 import shutil
 import stat
 from contextlib import suppress
-from io import FileIO
+from io import BufferedReader, FileIO
 from pathlib import Path
 
 from blake3 import blake3
@@ -77,12 +77,16 @@ def open_file(path: Path, mode: str) -> FileIO:
     return FileIO(path, mode, opener=opener)
 
 
-def read_whole(path: Path) -> bytes:
-    """Return the bytes of a file, none of what is no regular one. Raises OSError."""
-    with open_file(path, "r") as file:
-        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+def read_first(path: Path, bytes_max: int) -> bytes:
+    """Return a file's first bytes, at most `bytes_max`; none of an irregular one. Raises OSError.
+
+    Damage may make a file as long as the disk allows, and longer than memory.
+    """
+    with BufferedReader(open_file(path, "r")) as file:
+        state = os.fstat(file.fileno())
+        if not stat.S_ISREG(state.st_mode):
             return b""  # a device may never end
-        return file.readall() or b""
+        return file.read(min(state.st_size, bytes_max))
 
 
 def write_all(file: FileIO, data: bytes | memoryview) -> None:

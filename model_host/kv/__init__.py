@@ -9,6 +9,7 @@ from model_host.kv.archive import (
     encrypt_archive,
 )
 from model_host.kv.checkpoint import (
+    MANIFEST_BYTES_MAX,
     Manifest,
     Piece,
     decode_manifest,
@@ -35,6 +36,7 @@ __all__ = [
     "ARCHIVE_HEADER_BYTES",
     "ARCHIVE_SALT_BYTES",
     "GROUP_TOKENS",
+    "MANIFEST_BYTES_MAX",
     "PAGE_LAYOUT",
     "SLAB_TOKENS",
     "Archive",

@@ -2,11 +2,12 @@
 
 import os
 import resource
+import tracemalloc
 from pathlib import Path
 
 import pytest
 
-from model_host.generation import JournalHead
+from model_host.generation import JOURNAL_BYTES_MAX, JournalHead
 from model_host.io.journal import Journals
 from model_host.sampling import Choice
 from replica.errors import StoreError
@@ -102,3 +103,15 @@ def test_a_pipe_in_place_of_a_journal_is_not_waited_for(tmp_path: Path):
     assert journals.read(HEAD.request) is None
     with pytest.raises(StoreError):
         journals.create(HEAD)
+
+
+def test_a_journal_of_a_damaged_length_is_read_within_bounds(tmp_path: Path):
+    path = written(tmp_path)
+    os.truncate(path, 1 << 30)
+    tracemalloc.start()
+    try:
+        assert Journals(tmp_path).read(HEAD.request) == (HEAD, TOKENS)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 2 * JOURNAL_BYTES_MAX
