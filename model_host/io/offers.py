@@ -79,6 +79,12 @@ class Offer:
         return replace(self.profile.info, sampling=self.sampling)
 
 
+class ProfileGone(ProfileUnknown):
+    """The host no longer offers the profile under which an answer began."""
+
+    next_step = "Ask again, without a profile or with one of these: the answer goes on from here."
+
+
 class Offers:
     """The profiles of a host; the first is its default."""
 
@@ -120,6 +126,15 @@ class Offers:
         if offer is None:
             names = listed_profiles(self.infos)
             raise ProfileUnknown(f"no profile {short(wanted)} here; this host offers {names}")
+        return offer
+
+    def of_begun(self, sealed: Digest) -> Offer:
+        """Return the offer under which an answer began. Raises ProfileGone."""
+        offer = self.get(sealed)
+        if offer is None:
+            names = listed_profiles(self.infos)
+            began = f"the answer began under the profile {short(sealed)}"
+            raise ProfileGone(f"{began}; this host offers {names} now")
         return offer
 
 

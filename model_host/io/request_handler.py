@@ -143,7 +143,7 @@ class RequestHandler:
         async with AsyncExitStack() as stack:
             try:
                 # The seal's profile: the default of a host may change between two starts.
-                offer = self._profiles.offers.choose(node.seal.profile)
+                offer = self._profiles.offers.of_begun(node.seal.profile)
                 prepared = await self._prepare(held, _sealed(node, request_id), offer)
                 loaded = await stack.enter_async_context(self._profiles.using(offer))
             except HostError as error:

@@ -150,17 +150,21 @@ async def test_a_log_that_refuses_entries_leaves_the_request_open(
 # --- hosts that end during an answer ----------------------------------------------------
 
 
+@pytest.mark.parametrize("is_named", [False, True])
 async def test_a_sealed_request_this_host_can_not_continue_keeps_the_text_shown(
-    served: ServedHost, small_of: Callable[[str], TorchEngine]
+    served: ServedHost, small_of: Callable[[str], TorchEngine], *, is_named: bool
 ):
     async with served.host() as host:
         talk = await Talk.begin(served.replica, host.key)
-        request = await some_words(served, talk, profile=host.profile.digest)
+        profile = host.profile.digest if is_named else None
+        request = await some_words(served, talk, profile=profile)
     shown = talk.shown(request)
     async with served.host(small_of("fp32")) as host:
         answer = await talk.answer(request)
         assert answer.finish_reason == FinishReason.INTERRUPTED
-        assert answer.finish_detail.startswith("PROFILE_UNKNOWN: ")
+        assert answer.finish_detail.startswith("PROFILE_UNKNOWN: the answer began under ")
+        # A request that named no profile has none to leave out.
+        assert ": the answer goes on from here." in answer.finish_detail
         assert text_of(answer.parts).startswith(shown)
         assert answer.usage.prompt_tokens == 0
         assert answer.numerics_class != host.thread.engine.numerics_class
