@@ -189,7 +189,7 @@ class PeerIdentityChanged(RequestRefused):
     """The peer's key is not the one pinned for this address."""
 
     reason = "PEER_IDENTITY_CHANGED"
-    next_step = "Ask the peer's operator; `antiphon hub trust` pins the new key of a hub."
+    next_step = "Ask its operator; `antiphon hub trust` (hosts: `--hub-key`) takes a hub's new key."
 
 
 class PinDamaged(RequestRefused):

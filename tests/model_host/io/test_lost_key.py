@@ -1,4 +1,4 @@
-"""A host whose key file is gone beside its log."""
+"""A host whose key file is gone beside its log, and one whose hub has another key."""
 
 from pathlib import Path
 
@@ -9,6 +9,9 @@ from model_host.io.config import HostConfig
 from model_host.io.server import start
 from replica.io import keys
 from replica.io.key_refusals import HostKeyGone
+from replica.refusals import PeerIdentityChanged
+from syncd.io.config import HubConfig
+from syncd.io.server import start as start_hub
 
 UNREACHABLE = "127.0.0.1:1"
 
@@ -41,3 +44,27 @@ async def test_a_host_begins_anew_once_its_log_is_moved_away(tmp_path: Path, tin
     (folder / "log").rename(tmp_path / "old log")
     async with start(config, tiny) as host:
         assert host.key != mine
+
+
+async def test_a_host_accepts_the_stated_key_of_a_hub_in_place_of_the_pinned_one(
+    tmp_path: Path, tiny: TorchEngine
+):
+    hub = await start_hub(HubConfig(data_dir=tmp_path / "hub", listen="127.0.0.1:0"))
+    config = HostConfig(
+        hub=hub.address, data_dir=tmp_path / "host", listen="127.0.0.1:0", threads=1
+    )
+    async with start(config, tiny) as host:
+        assert host.replica.hub.is_linked
+    await hub.stop()
+    (tmp_path / "hub" / "identity.key").unlink()
+    hub = await start_hub(HubConfig(data_dir=tmp_path / "hub", listen=hub.address))
+    try:
+        async with start(config, tiny) as host:
+            refused = host.replica.hub.last_error
+            assert isinstance(refused, PeerIdentityChanged)
+            assert "(hosts: `--hub-key`)" in refused.next_step
+        stated = config.model_copy(update={"hub_key": hub.key.hex()})
+        async with start(stated, tiny) as host:
+            assert host.replica.hub.is_linked
+    finally:
+        await hub.stop()
