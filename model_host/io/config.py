@@ -42,8 +42,8 @@ class HostConfig(ProgramSettings):
     hub: PeerAddress = "127.0.0.1:7411"
     """The hub to serve, host:port."""
     hub_key: HexKey | Literal[""] = ""
-    """Hex key that the hub must prove, in place of the one pinned; required off loopback until one
-    is pinned."""
+    """Hex key that the hub must prove, in place of the one pinned; required off loopback unless
+    one is pinned or an invitation states it."""
     listen: ListenAddress = "127.0.0.1:0"
     """Address of HostService, host:port, on loopback; port 0 picks a free one."""
     model: Annotated[tuple[str, ...], NoDecode, Field(min_length=1)] = ("SmolLM2-135M-Instruct",)

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import structlog
 
-from replica.conversation import Invitation, InviteInvalid, read_code
+from replica.conversation import Invitation, InviteInvalid, is_loopback, read_code
 from replica.errors import AntiphonError
 from replica.ids import ConversationId, PublicKey, short
-from replica.io import Replica, Store, await_grant, pinned_key
+from replica.io import Replica, Store, await_grant, pinned_key, require_known_key
 from replica.refusals import ArgumentInvalid
 
 log = structlog.get_logger()
@@ -42,14 +42,17 @@ class Invitations:
     async def hub_key(self, path: Path, address: str) -> PublicKey | None:
         """Return the key that the hub must prove at the first contact; None for the pinned one.
 
-        It is the key that all codes state: a code takes no pinned key's place. Raises StoreError.
+        It is the key that all codes state: a code takes no pinned key's place. Raises
+        HubKeyUnknown where neither is known off loopback, PinDamaged, or StoreError.
         """
-        stated = {one.hub_key for one in self.all}
-        if len(stated) != 1:
+        keys = {one.hub_key for one in self.all}
+        stated = keys.pop() if len(keys) == 1 else None
+        if stated is None and is_loopback(address):
             return None
         async with await Store.open(path) as store:
-            is_pinned = await pinned_key(store, address) is not None
-        return None if is_pinned else stated.pop()
+            pinned = await pinned_key(store, address)
+        require_known_key(pinned or stated, address)
+        return stated if pinned is None else None
 
 
 class Invited:

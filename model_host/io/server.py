@@ -123,16 +123,17 @@ class HostServer:
 
 @asynccontextmanager
 async def start(config: HostConfig, engine: TorchEngine | None = None) -> AsyncIterator[HostServer]:
-    """Load the default profile, link to the hub, serve HostService; stop at the end of the block.
+    """Load the default profile, link to the hub if it answers, serve; stop at the end of the block.
 
     An `engine` that is already loaded is used for the default profile, in place of the first
     model of `config`. Raises TlsRequired before anything is made; ModelFileError, FolderTaken,
-    ProfileTooLarge, StoreLocked, KeyFileInvalid, HostKeyGone, ArgumentInvalid; none for the hub.
+    ProfileTooLarge, StoreLocked, KeyFileInvalid, HostKeyGone, ArgumentInvalid, HubKeyUnknown.
     """
     invitations = Invitations.read(config.invitations)
     data_dir = await _own_folder(config)
     store = data_dir / "log" / "log.db"
     key = load_or_begin(data_dir / "identity.key", store, is_host=True)
+    hub_key = await _hub_key(config, store, invitations)  # before a model is read
     authenticator = Authenticator(key, load_or_create_secret(data_dir / "ticket.secret"))
     derived = data_dir / "derived"
     ring = _ring(config, data_dir, derived)
@@ -143,8 +144,7 @@ async def start(config: HostConfig, engine: TorchEngine | None = None) -> AsyncI
     server = bounded_server()
     address = listen(server, config.listen)
     info = HostInfo(authenticator.public, address, offers.infos)
-    opening = await _opening(config, store, key, info, invitations)
-    async with opening as replica:
+    async with _opening(config, store, key, info, invitations, hub_key) as replica:
         archives = await asyncio.to_thread(prepared_folder, derived / "imports")
         hub_tier = HubCheckpoints(replica, profiles, pages, ring.archive, archives, _tier(config))
         handler = RequestHandler(replica, key, profiles, Journals(data_dir / "journal"), hub_tier)
@@ -199,18 +199,27 @@ async def _ready(replica: Replica, address: str) -> None:
     log.info("host ready", address=address, key=short(replica.public))
 
 
-async def _opening(
+def _opening(
     config: HostConfig,
     store: Path,
     key: Ed25519PrivateKey,
     info: HostInfo,
     invitations: Invitations,
+    hub_key: PublicKey | None,
 ) -> Opening[Replica]:
-    """Return the replica of the host, still closed. Raises StoreError, PinDamaged."""
+    """Return the replica of the host, still closed."""
     policy = _follow_policy(config, invitations.conversations)
-    stated = key_from_hex(config.hub_key) if config.hub_key else None
-    hub_key = stated or await invitations.hub_key(store, config.hub)
     return Replica.open(store, key, config.hub, hub_key=hub_key, follow=policy, host=info)
+
+
+async def _hub_key(config: HostConfig, store: Path, invitations: Invitations) -> PublicKey | None:
+    """Return the key that the hub must prove; None for the pinned one, or any at first.
+
+    Raises HubKeyUnknown, PinDamaged, StoreError.
+    """
+    if config.hub_key:
+        return key_from_hex(config.hub_key)
+    return await invitations.hub_key(store, config.hub)
 
 
 def _host(

@@ -97,7 +97,7 @@ from replica.io.status import PeerError, error_of
 from replica.io.store import Store
 from replica.io.store_lock import require_free
 from replica.io.tail import require_content
-from replica.io.tls_refusals import HubKeyUnknown
+from replica.io.tls_refusals import HubKeyUnknown, require_known_key
 from replica.io.to_the_end import look_at, to_the_end
 from replica.io.turns import RequestOptions
 from replica.io.unfetched import Unfetched, note_fetched, times_of, unfetched_of
@@ -224,6 +224,7 @@ __all__ = [
     "require_content",
     "require_endpoint",
     "require_free",
+    "require_known_key",
     "require_link",
     "require_loopback",
     "restored",

@@ -30,7 +30,7 @@ from replica.io import rpc, status
 from replica.io.hub_channel import HubChannel, plain_channel, secure_channel, served_certificate
 from replica.io.next_message import next_message
 from replica.io.small_rows import HUB_KEY
-from replica.io.tls_refusals import HubKeyUnknown
+from replica.io.tls_refusals import require_known_key
 from replica.link import Fault, entries_from_pb, fault_from_pb, heads_to_pb
 from replica.log import Entry, entry_to_pb
 from replica.refusals import PinDamaged, Unauthenticated, ValueDamaged
@@ -108,8 +108,7 @@ class HubCalls:
         """
         pinned = await pinned_key(self._store, self.address)
         expected = self._hub_key or pinned
-        if expected is None and not is_loopback(self.address):
-            raise HubKeyUnknown(f"no key is pinned for the hub at {self.address}")
+        require_known_key(expected, self.address)
         hub_key, ticket = await self._prove(expected, may_reconnect=may_reconnect)
         if pinned is None:
             await pin(self._store, self.address, hub_key)

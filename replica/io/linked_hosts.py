@@ -11,14 +11,13 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from antiphon.v1 import sync_pb2 as pb
 from antiphon.v1.sync_pb2_grpc import SyncServiceStub
-from replica.conversation import is_loopback
 from replica.errors import AntiphonError, ReplicaClosed
 from replica.ids import PublicKey
 from replica.io import rpc
 from replica.io.hub_calls import HubCalls
 from replica.io.hub_channel import open_channel
 from replica.io.replica import Replica
-from replica.io.tls_refusals import HubKeyUnknown
+from replica.io.tls_refusals import require_known_key
 from replica.link import LinkedHost, linked_host_from_pb
 
 HOSTS_WAIT_S = 2.0
@@ -59,8 +58,7 @@ async def linked_hosts(
     `hub_key` is the key the hub must prove, None for any, on loopback alone. Raises
     HubUnreachable, HubKeyUnknown, PeerIdentityChanged and the hub's refusal.
     """
-    if hub_key is None and not is_loopback(address):
-        raise HubKeyUnknown(f"no key is pinned for the hub at {address}")
+    require_known_key(hub_key, address)
     channel = await open_channel(address)
     async with channel.grpc:
         stub: Any = SyncServiceStub(channel.grpc)

@@ -1,6 +1,8 @@
 """Refusals of a connection off loopback (spec/09-trust §2)."""
 
+from replica.conversation import is_loopback
 from replica.errors import RequestRefused
+from replica.ids import PublicKey
 from replica.refusals import ArgumentInvalid
 
 
@@ -22,3 +24,9 @@ class HubKeyUnknown(RequestRefused):
         "Join with an invitation, which carries the key; or run `antiphon hub trust --key KEY` with"
         " the key that the hub prints when it starts. A host has it as `--hub-key`."
     )
+
+
+def require_known_key(hub_key: PublicKey | None, address: str) -> None:
+    """Refuse a hub off loopback whose key is neither given nor pinned. Raises HubKeyUnknown."""
+    if hub_key is None and not is_loopback(address):
+        raise HubKeyUnknown(f"no key is pinned for the hub at {address}")

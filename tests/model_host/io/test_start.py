@@ -28,9 +28,12 @@ from model_host.io.offers import make_offer
 from model_host.io.server import start
 from model_host.refusals import ContextTooLong
 from replica.errors import AntiphonError
+from replica.io import HubKeyUnknown
 from replica.io.daemon import Stderr
 from replica.log.body import FinishReason
 from replica.refusals import ArgumentInvalid
+from syncd.io.config import HubConfig
+from syncd.io.server import start as start_hub
 from tests.model_host.engine import tiny_folder, tiny_model
 from tests.model_host.io.served_host import ServedHost
 from tests.support.talk import Talk
@@ -161,3 +164,21 @@ async def test_a_context_shorter_than_the_self_tests_canary_serves(
         assert used == 64
         _, refused = await talk.ask("And on.")
         assert refused.finish_detail.startswith(f"{ContextTooLong.reason}: ")
+
+
+async def test_a_host_of_a_distant_hub_needs_its_key_before_a_model_is_read(
+    tmp_path: Path, tiny: TorchEngine
+):
+    hub = await start_hub(HubConfig(data_dir=tmp_path / "hub", listen="127.0.0.1:0, 127.0.0.2:0"))
+    distant, known = hub.addresses[1], {"hub_key": hub.key.hex()}
+    config = HostConfig(data_dir=tmp_path / "host", hub=distant, model="no such model", threads=1)
+    try:
+        with pytest.raises(HubKeyUnknown, match=distant):
+            async with start(config):
+                pass
+        # Stated once, it is pinned.
+        for stated in (config.model_copy(update=known), config):
+            async with start(stated, tiny) as host:
+                assert host.replica.hub.is_linked
+    finally:
+        await hub.stop()
