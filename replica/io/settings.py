@@ -57,7 +57,7 @@ def make_settings(
 
 
 _SERVICE_LINK = re.compile(
-    r"_(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT(_\d+_(TCP|UDP|SCTP)(_\w+)?)?)$"
+    r"\w+_((SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT_\d+_(TCP|UDP|SCTP)(_\w+)?)=|PORT=\w+://)"
 )
 """Kubernetes sets these for each service, so for one that is called antiphon-hub, too."""
 
@@ -68,11 +68,12 @@ def require_known_variables(settings: "type[BaseSettings]", others: Collection[s
     Raises ConfigInvalid.
     """
     prefix = settings.model_config.get("env_prefix", "")
-    for variable in sorted(os.environ):
+    for variable, value in sorted(os.environ.items()):
         name = variable.upper()  # pydantic reads variables in either case
         field = name.removeprefix(prefix).lower()
-        is_known = field in settings.model_fields or name in others or _SERVICE_LINK.search(name)
-        if name.startswith(prefix) and not is_known:
+        is_known = field in settings.model_fields or name in others
+        is_link = _SERVICE_LINK.match(f"{name}={value}") is not None
+        if name.startswith(prefix) and not (is_known or is_link):
             raise ConfigInvalid(f"{variable}: {_no_setting(field, settings)}")
 
 

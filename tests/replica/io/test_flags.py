@@ -152,6 +152,7 @@ def test_a_wrong_line_of_the_file_is_named_with_the_file(
         ),
         ("TEST_FLAGS_COLOUR", "blue", "TEST_FLAGS_COLOUR: no setting has this name\n"),
         ("test_flags_mots", "3", "test_flags_mots: no setting has this name; 'most' is one"),
+        ("TEST_FLAGS_PORT", "5", "TEST_FLAGS_PORT: no setting has this name\n"),
         ("TEST_FLAGS_", "3", "TEST_FLAGS_: no setting has this name\n"),
     ],
 )
