@@ -14,11 +14,18 @@ from antiphon.cli.names import Names
 from antiphon.cli.output import detail_of
 from antiphon.cli.rows import TALK, counted, entries_at, is_listed
 from antiphon.cli.session import Choices, Session, check_readable
-from antiphon.cli.turn import check_text, continuable, may_write, options_for, write_turn
+from antiphon.cli.turn import (
+    check_text,
+    continuable,
+    may_write,
+    options_for,
+    raise_refusal,
+    write_turn,
+)
 from replica.conversation import Conversation, KeyRemoved, Place, removal_of
 from replica.errors import AntiphonError
 from replica.ids import ConversationId, EntryId, short
-from replica.io import Replica, RequestOptions, answers, begin, cancels, documents, turns
+from replica.io import Replica, RequestOptions, answers, begin, cancels, documents
 from replica.log import Conflict, Entry, Generation, reach
 from replica.refusals import ConversationDeleted
 
@@ -218,15 +225,8 @@ class ChatSession:
 
 
 def raise_if_refused(generation: Generation) -> None:
-    """Raise the host's refusal if `generation` is one, with the way to go on in a chat.
-
-    What was refused is in the context of every message behind it.
-    """
-    try:
-        turns.raise_if_refused(generation)
-    except AntiphonError as error:
-        error.__dict__["next_step"] = REFUSED_STEP
-        raise
+    """Raise the host's refusal if `generation` is one, with the way to go on in a chat."""
+    raise_refusal(generation, REFUSED_STEP)
 
 
 async def open_chat(

@@ -40,6 +40,7 @@ from antiphon.cli.turn import (
     continued_form,
     continued_place,
     options_for,
+    raise_refusal,
     run_turn,
     turn_record,
 )
@@ -60,6 +61,10 @@ from replica.refusals import ArgumentInvalid
 _PIPED_MAX = TEXT_BYTES_MAX + 4096
 """Characters that are read of what is piped in; newlines at its end are no part of the text."""
 CONTINUE_STEP = "antiphon send --continue goes on"
+REFUSED_STEP = (
+    "`antiphon send` without TEXT asks once more, with other options; `antiphon fork --at ENTRY`"
+    " goes further back; /undo in `antiphon chat` takes the message back."
+)
 ConflictOption = Annotated[
     str | None,
     typer.Option(
@@ -345,7 +350,7 @@ async def _ask(
     record["synchronized"] = synced
     record["unsynced"] = replica.hub.unsynced(held.id)
     if finished is not None:
-        turns.raise_if_refused(finished.generation)
+        raise_refusal(finished.generation, REFUSED_STEP)
         for part in finished.generation.parts:
             if isinstance(part, ToolCall):
                 session.out.show(words_of((part,)))

@@ -23,6 +23,7 @@ from replica.conversation import (
     removal_of,
     retry_place,
 )
+from replica.errors import AntiphonError
 from replica.ids import EntryId, PublicKey, short
 from replica.io import Replica, RequestOptions, TurnEvent, answers, begin, now_ms, turns
 from replica.limits import BODY_BYTES_MAX
@@ -48,6 +49,18 @@ def check_text(text: str) -> str:
     if size > TEXT_BYTES_MAX:
         raise MessageTooLong(f"the text has {size:,} bytes, and {TEXT_BYTES_MAX:,} fit")
     return text
+
+
+def raise_refusal(generation: Generation, next_step: str) -> None:
+    """Raise the host's refusal if `generation` is one, with a step that can be taken here.
+
+    What was refused is in the context of every message behind it.
+    """
+    try:
+        turns.raise_if_refused(generation)
+    except AntiphonError as error:
+        error.__dict__["next_step"] = next_step
+        raise
 
 
 def may_write(replica: Replica, held: Conversation) -> bool:

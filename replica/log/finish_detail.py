@@ -16,10 +16,7 @@ class AnswerRefused(HostError):
     """
 
     reason = "ANSWER_REFUSED"
-    next_step = (
-        "Withdraw the message, by `/undo` or `cancel(error.message)`, or go on elsewhere:"
-        " `antiphon fork --at ENTRY`, or `at()`."
-    )
+    next_step = "Withdraw the message, by `cancel(error.message)`, or go on elsewhere, by `at()`."
     request: EntryId | None = None
     message: EntryId | None = None
 

@@ -196,6 +196,34 @@ def test_a_chat_says_how_to_go_on_behind_a_refusal(world: World, me: Terminal) -
     assert contexts == [["hello"], ["too long"], ["short"], ["shorter"]]
 
 
+def test_each_step_that_send_names_behind_a_refusal_works(world: World, me: Terminal) -> None:
+    class Wrong(HostError):
+        reason = "GRAMMAR_INVALID"
+
+    contexts: list[list[str]] = []
+
+    def refuse_regex(asked: Asked) -> list[Token]:
+        bodies = map(asked.held.log.body, asked.seal.entries)
+        contexts.append([text_of(body.parts) for body in bodies if isinstance(body, Message)])
+        if asked.request.response_format is not None:
+            raise Wrong("an expression does not end")
+        return words("Better.")
+
+    world.stop_host()
+    world.start_host(refuse_regex)
+    me.ok("new")
+    result = me.run("send", "hello", "--regex", "(((")
+    step = " ".join(result.stderr.partition("next ")[2].split())
+    assert result.exit_code == 1
+    assert step.startswith("`antiphon send` without TEXT asks once more, with other options;")
+    assert "/undo in `antiphon chat` takes the message back" in step
+    assert me.ok("send") == "Better.\n"
+    me.run("send", "again", "--regex", "(((")
+    me.ok("chat", typed="/undo\nother words\n")
+    refused, *after = [one for one in contexts if one[-1:] != ["hello"]]
+    assert (refused, after) == (["again"], [["other words"]])
+
+
 def test_without_a_host_nothing_is_begun(world: World, me: Terminal) -> None:
     world.stop_host()
     assert me.refused("new") == "NO_HOST"
