@@ -4,6 +4,8 @@ Members write the grammars, so each is first compiled by `check` in a process of
 compiler of the engine is bounded neither in time nor in stack.
 """
 
+import re
+
 import llguidance
 from llguidance import LLMatcher, LLParserLimits, LLTokenizer, TokenizerWrapper
 
@@ -33,6 +35,9 @@ def new_matcher(tokenizer: LLTokenizer, grammar: str) -> LLMatcher:
 
 _PLAIN = {"NoExtensionBias": "no text has its form"}
 """What the engine says by the name of a reason alone."""
+_FORCED = re.compile(r"parser error: Too many items \(limit \d+; ff_tokens\)")
+"""What it says where it follows text that has no alternative, and comes to no end."""
+_ENDLESS = "too many tokens follow without an alternative: the text never ends, or is too long"
 
 
 def problem_of(matcher: LLMatcher) -> str:
@@ -42,6 +47,8 @@ def problem_of(matcher: LLMatcher) -> str:
     message = matcher.get_error()
     for mark in ("<state>", "<backtrace>", "<non-verbose/>"):
         message = message.partition(mark)[0]
+    if _FORCED.match(message):
+        return _ENDLESS
     words = cleaned(message, PROBLEM_CHARACTERS_MAX)
     return _PLAIN.get(words, words) or "no reason given"
 

@@ -1,10 +1,12 @@
 """The engine of grammars: its problems in plain words, and its limits."""
 
 import json
+from typing import Any
 
 import pytest
 from llguidance import LLMatcher, LLTokenizer, TokenizerWrapper
 
+from model_host.grammar.source import JSON_OPTIONS
 from model_host.grammar_engine import (
     ENGINE,
     PROBLEM_CHARACTERS_MAX,
@@ -17,6 +19,11 @@ from model_host.grammar_engine import (
 
 def lark(text: str) -> str:
     return json.dumps({"grammars": [{"name": "answer", "lark_grammar": text}]})
+
+
+def schema(value: dict[str, Any]) -> str:
+    options = {**value, "x-guidance": JSON_OPTIONS}
+    return json.dumps({"grammars": [{"name": "answer", "json_schema": options}]})
 
 
 def test_the_engine_is_named_with_its_version() -> None:
@@ -63,6 +70,24 @@ def test_a_problem_shows_nothing_of_the_engines_state() -> None:
 )
 def test_a_hostile_grammar_reaches_a_limit_not_the_end_of_memory(grammar: str) -> None:
     assert "too many" in check(lark(grammar)).lower()
+
+
+RECURSIVE = {"type": "object", "properties": {"x": {"$ref": "#"}}, "required": ["x"]}
+NESTED = {
+    "$ref": "#/$defs/a",
+    "$defs": {"a": RECURSIVE | {"properties": {"x": {"$ref": "#/$defs/a"}}}},
+}
+
+
+@pytest.mark.parametrize(
+    "grammar",
+    [schema(RECURSIVE), schema(NESTED), lark('start: "a" start'), lark("start: " + '"a" ' * 6_000)],
+)  # fmt: skip
+def test_a_grammar_whose_only_text_is_endless_is_said_to_be_one(grammar: str):
+    assert (
+        check(grammar)
+        == "too many tokens follow without an alternative: the text never ends, or is too long"
+    )
 
 
 @pytest.mark.parametrize(
