@@ -8,6 +8,7 @@ from model_host.generation import Run
 from model_host.kv import KVSequence
 from model_host.sampling import Choice
 from replica.errors import HostError
+from replica.log import FinishReason
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +84,8 @@ class Job:
     is_decoding: bool = False
     """The last token was chosen by the latest step that computed this run."""
     was_found: bool = False
-    is_cancelled: bool = False
+    ending: tuple[FinishReason, str] | None = None
+    """How it ends before its next step, with a detail; None while it goes on."""
 
     def __post_init__(self) -> None:
         """Begin with the prompt and the tokens that the run has already."""
@@ -104,9 +106,18 @@ class Job:
         """Return how many of its next `rows` rows are those of guesses."""
         return max(0, rows - self.rest)
 
-    def cancel(self) -> None:
+    @property
+    def is_cancelled(self) -> bool:
+        """Say whether the run ends before its next step."""
+        return self.ending is not None
+
+    def cancel(
+        self,
+        finish: FinishReason = FinishReason.CANCELLED,
+        detail: str = "cancelled by a member",
+    ) -> None:
         """End the run before its next step. Any thread may call this."""
-        self.is_cancelled = True
+        self.ending = finish, detail
 
 
 Events = list[tuple[Job, Event]]

@@ -58,9 +58,10 @@ class OpenJobs:
 
     def end_cancelled(self, events: Events) -> None:
         """End the jobs that were cancelled."""
-        for job in [job for job in self._jobs if job.is_cancelled]:
-            job.run.end(FinishReason.CANCELLED, "cancelled by a member")
-            self.end(job, events)
+        for job in list(self._jobs):
+            if job.ending is not None:
+                job.run.end(*job.ending)
+                self.end(job, events)
 
     def fail(self, job: Job, error: HostError, events: Events) -> None:
         """End a job because of an error."""

@@ -17,6 +17,7 @@ from model_host.batching import AnswerCounters, RunView
 from model_host.errors import HostKeyShared
 from model_host.io.answer_writer import request_of
 from model_host.io.request_handler import RequestHandler
+from model_host.refusals import finish_detail
 from model_host.scheduling import (
     Begin,
     Bounds,
@@ -151,6 +152,8 @@ class Host:
             case EntryFailed(conversation, None, fault, is_own=True):
                 self._unstored[conversation] = fault.reason
                 self._note_full(fault.reason)
+            case EntryFailed(conversation, None):
+                self._end_untaken(conversation)
             case StateChanged(conversation, SyncState.SYNCHRONIZED):
                 self._awake.set()
                 self._unstored.pop(conversation, None)
@@ -166,6 +169,19 @@ class Host:
                 self._unstored.pop(conversation, None)
             case _:
                 pass
+
+    def _end_untaken(self, conversation: ConversationId) -> None:
+        """End the runs of a conversation that was deleted, or that this host was removed from.
+
+        A hub that lost it is sent it first, and denies it only if it takes nothing then.
+        """
+        held, hub = self._replica.shelf.get(conversation), self._replica.hub
+        if held is None or hub.state(conversation) is not SyncState.DENIED:
+            return
+        try:
+            hub.check_taken(held)
+        except AntiphonError as error:
+            self._handler.runs.handle_ended(conversation, finish_detail(error))
 
     def _note_full(self, reason: str) -> None:
         if reason == StoreFull.reason:

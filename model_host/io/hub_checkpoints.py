@@ -246,7 +246,7 @@ class HubCheckpoints:
         while True:
             conversation, offer = await self._next_due()
             held = self._replica.shelf.get(conversation)
-            if held is None:
+            if held is None or self._replica.hub.ending(conversation) is not None:
                 continue
             try:
                 await self._upload(held, offer)

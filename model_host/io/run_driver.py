@@ -18,7 +18,7 @@ from model_host.io.run_table import RunTable
 from model_host.sampling import Choice
 from replica.conversation import Conversation, Draft
 from replica.ids import ConversationId, EntryId
-from replica.log import Usage
+from replica.log import FinishReason, Usage
 
 PROGRESS_EVERY_S = 0.1
 REPLAYED_PER_TURN = 32
@@ -46,6 +46,7 @@ class RunDriver:
         self._journal = journal
         self._show = runs.show
         self._job: Job | None = None
+        self._interruption = ""
         self._rows_done = self._shared_tokens = 0
         self._progress_shown_at = 0.0
         self._began = time.monotonic()
@@ -97,6 +98,12 @@ class RunDriver:
         if self._job is not None and self._held.order.is_cancelled(self.request):
             self._job.cancel()
 
+    def interrupt(self, detail: str) -> None:
+        """Let the run end before its next step: its hub takes nothing of it any more."""
+        self._interruption = detail
+        if self._job is not None:
+            self._job.cancel(FinishReason.INTERRUPTED, detail)
+
     async def finish(
         self, journaled: Sequence[Choice] | None, *, owner: bytes, domain: bytes, namespace: bytes
     ) -> None:
@@ -117,6 +124,8 @@ class RunDriver:
             return
         self._job = Job(self.run, self.conversation, owner, domain, namespace)
         self.check_cancelled()
+        if self._interruption:
+            self.interrupt(self._interruption)
         await self._thread.compute(self._job, self._receive)
         self._note_times()
 

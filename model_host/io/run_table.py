@@ -38,6 +38,9 @@ class Running(Protocol):
     def check_cancelled(self) -> None:
         """End the run if the log has a CANCEL of its request."""
 
+    def interrupt(self, detail: str) -> None:
+        """End the run as interrupted."""
+
 
 class RunTable:
     """The runs of a host by the request each answers."""
@@ -75,6 +78,11 @@ class RunTable:
         """Let the runs of a conversation check for CANCELs after entries were admitted."""
         for run in self._in(conversation):
             run.check_cancelled()
+
+    def handle_ended(self, conversation: ConversationId, detail: str) -> None:
+        """End the runs of a conversation of which the hub takes nothing any more."""
+        for run in self._in(conversation):
+            run.interrupt(detail)
 
     def handle_acked(self, conversation: ConversationId, acked: Iterable[EntryId]) -> None:
         """Send the frames of runs whose seals are acked now; none were sent before."""
