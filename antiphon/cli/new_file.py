@@ -21,13 +21,14 @@ def check_replaceable(file: Path, *, force: bool) -> None:
         raise ArgumentInvalid(f"{file} is no regular file, and is not replaced")
 
 
-def check_creatable(file: Path) -> None:
+def check_creatable(file: Path, *, force: bool) -> None:
     """Check that `new_file` can be used later, after work that would be lost.
 
-    Raises FileUnusable, or ArgumentInvalid for what is no regular file.
+    Raises FileExists as `check_replaceable` does, FileUnusable, or ArgumentInvalid for what is no
+    regular file.
     """
     try:
-        check_replaceable(file, force=True)
+        check_replaceable(file, force=force)
         with NamedTemporaryFile(dir=file.parent, prefix=f".{file.name}."):
             pass
     except OSError as error:

@@ -89,61 +89,63 @@ class NothingReplayed(NothingYet):
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
+    command(app, "replay", rich_help_panel="Keep")(replay)
 
-    @command(app, "replay", rich_help_panel="Keep")
-    async def replay(
-        session: Session,
-        conversation: ConversationArgument = None,
-        *,
-        rebuild: Annotated[
-            bool,
-            typer.Option(
-                "--rebuild/--verify",
-                help="Compute all contexts and compare what is cached; or check every token.",
-            ),
-        ] = False,
-        from_: Annotated[
-            str | None,
-            typer.Option(
-                "--from",
-                metavar="ENTRY",
-                help="Only answers with this entry in their context, or this answer itself.",
-            ),
-        ] = None,
-        host: Annotated[
-            str | None, typer.Option("--host", metavar="KEY", help="The host to ask.")
-        ] = None,
-        receipt: Annotated[
-            Path | None, typer.Option("--receipt", metavar="FILE", help="Save the receipt.")
-        ] = None,
-        check: Annotated[
-            Path | None,
-            typer.Option("--check", metavar="FILE", help="Check a saved receipt, without a host."),
-        ] = None,
-    ) -> None:
-        """Compute a conversation again at its host; exit 1 unless all is accepted."""
-        wanted = parse_key(host) if host is not None else None
-        if check is not None:
-            if rebuild or from_ is not None or receipt is not None:
-                raise UsageInvalid(
-                    "--check reads a saved receipt, without --rebuild, --from and --receipt"
-                )
-            check_saved(session.out, decode_receipt(read_file(check)), wanted, conversation)
-            return
-        if receipt is not None:
-            check_creatable(receipt)
-        async with session.replica() as replica:
-            chosen = await session.choose(replica.store, conversation)
-            await replica.load(chosen)
-            await session.sync(replica, chosen)
-            held = check_readable(await replica.load(chosen))
-            mode = ReplayMode.REBUILD if rebuild else ReplayMode.VERIFY
-            first = find_entry(held, from_) if from_ is not None else None
-            got, findings = await _ask(session, replica, held, wanted, mode, first)
-        if receipt is not None:
-            with new_file(receipt) as stream:
-                stream.write(encode_receipt(got))
-        conclude(session.out, got, held, findings)
+
+async def replay(
+    session: Session,
+    conversation: ConversationArgument = None,
+    *,
+    rebuild: Annotated[
+        bool,
+        typer.Option(
+            "--rebuild/--verify",
+            help="Compute all contexts and compare what is cached; or check every token.",
+        ),
+    ] = False,
+    from_: Annotated[
+        str | None,
+        typer.Option(
+            "--from",
+            metavar="ENTRY",
+            help="Only answers with this entry in their context, or this answer itself.",
+        ),
+    ] = None,
+    host: Annotated[
+        str | None, typer.Option("--host", metavar="KEY", help="The host to ask.")
+    ] = None,
+    receipt: Annotated[
+        Path | None, typer.Option("--receipt", metavar="FILE", help="Save the receipt.")
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace an existing FILE.")] = False,
+    check: Annotated[
+        Path | None,
+        typer.Option("--check", metavar="FILE", help="Check a saved receipt, without a host."),
+    ] = None,
+) -> None:
+    """Compute a conversation again at its host; exit 1 unless all is accepted."""
+    wanted = parse_key(host) if host is not None else None
+    if check is not None:
+        if rebuild or from_ is not None or receipt is not None or force:
+            raise UsageInvalid(
+                "--check reads a saved receipt, without --rebuild, --from, --receipt and --force"
+            )
+        check_saved(session.out, decode_receipt(read_file(check)), wanted, conversation)
+        return
+    if receipt is not None:
+        check_creatable(receipt, force=force)
+    async with session.replica() as replica:
+        chosen = await session.choose(replica.store, conversation)
+        await replica.load(chosen)
+        await session.sync(replica, chosen)
+        held = check_readable(await replica.load(chosen))
+        mode = ReplayMode.REBUILD if rebuild else ReplayMode.VERIFY
+        first = find_entry(held, from_) if from_ is not None else None
+        got, findings = await _ask(session, replica, held, wanted, mode, first)
+    if receipt is not None:
+        with new_file(receipt) as stream:
+            stream.write(encode_receipt(got))
+    conclude(session.out, got, held, findings)
 
 
 async def _ask(

@@ -48,13 +48,15 @@ def test_of_a_file_that_fails_nothing_stays(tmp_path: Path) -> None:
 
 def test_a_file_that_can_not_be_made_later_is_refused_now(tmp_path: Path) -> None:
     file = tmp_path / "file"
-    check_creatable(file)
+    check_creatable(file, force=False)
     assert [*tmp_path.iterdir()] == []
     file.write_text("before")
-    check_creatable(file)
+    check_creatable(file, force=True)
+    with pytest.raises(FileExists):
+        check_creatable(file, force=False)
     assert file.read_text() == "before"
     for path in (tmp_path / "absent" / "file", file / "below", tmp_path / ("x" * 300)):
         with pytest.raises(FileUnusable):
-            check_creatable(path)
+            check_creatable(path, force=True)
     with pytest.raises(ArgumentInvalid, match="no regular file"):
-        check_creatable(tmp_path)
+        check_creatable(tmp_path, force=True)

@@ -32,9 +32,12 @@ def test_a_receipt_that_can_not_be_saved_is_refused_before_a_host_is_asked(
     assert me.refused("replay", "--receipt", str(tmp_path / "absent" / "r")) == "FILE_UNUSABLE"
     assert me.refused("replay", "--receipt", str(tmp_path / "file" / "r")) == "FILE_UNUSABLE"
     assert me.refused("replay", "--receipt", str(tmp_path / ("r" * 300))) == "FILE_UNUSABLE"
-    assert me.refused("replay", "--receipt", str(tmp_path)) == "ARGUMENT_INVALID"
-    # What can be replaced is, at the end alone.
-    assert me.refused("replay", "--receipt", str(tmp_path / "file")) == "NO_HOST"
+    assert me.refused("replay", "--receipt", str(tmp_path), "--force") == "ARGUMENT_INVALID"
+    existing = me.run("replay", "--receipt", str(tmp_path / "file"))
+    assert (existing.exit_code, "give `--force`" in existing.stderr) == (1, True)
+    assert "NO_HOST" not in existing.stderr
+    # What is to be replaced is, at the end alone.
+    assert me.refused("replay", "--receipt", str(tmp_path / "file"), "--force") == "NO_HOST"
     assert (tmp_path / "file").read_text() == "before"
     assert [path.name for path in tmp_path.iterdir() if "file" in path.name] == ["file"]
 
@@ -75,7 +78,9 @@ def test_a_saved_receipt_of_another_conversation_is_refused(
     assert me.refused("replay", other, "--check", path) == "RECEIPT_INVALID"
 
 
-@pytest.mark.parametrize("more", [("--rebuild",), ("--from", "ab"), ("--receipt", "file")])
+@pytest.mark.parametrize(
+    "more", [("--rebuild",), ("--from", "ab"), ("--receipt", "file"), ("--force",)]
+)
 def test_a_saved_receipt_is_checked_without_the_options_of_a_replay(
     more: tuple[str, ...], me: Terminal, tmp_path: Path
 ) -> None:
