@@ -13,6 +13,7 @@ from rich.text import Text
 
 from antiphon.cli.command import ConversationArgument, command
 from antiphon.cli.errors import BranchUnknown, EntryUnknown
+from antiphon.cli.next_command import next_command
 from antiphon.cli.output import harmless
 from antiphon.cli.rows import cut, entries_at, words_of
 from antiphon.cli.session import Choices, Session, check_readable, find_entry, load_from
@@ -214,7 +215,8 @@ async def title(
     if session.out.as_json:
         session.out.emit(title_record(held, found))
     elif found is None:
-        session.out.note("it has no title yet; next: antiphon title TITLE")
+        step = next_command(session.settings, "title", "TITLE")
+        session.out.note(f"it has no title yet; next: {step}")
     else:
         session.out.show(found)
 

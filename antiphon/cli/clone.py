@@ -8,6 +8,7 @@ from rich.text import Text
 
 from antiphon.cli.command import command
 from antiphon.cli.errors import NotAtTheHub, PrefixUnknown
+from antiphon.cli.next_command import next_command
 from antiphon.cli.output import brief
 from antiphon.cli.overview import title_of
 from antiphon.cli.rows import counted
@@ -46,9 +47,10 @@ def register(app: typer.Typer) -> None:
             await require_link(replica, session.settings.sync_timeout_s)
             wanted = await _wanted(replica, conversation)
             if not wanted:
+                restore = next_command(session.settings, "key", "restore", "BACKUP")
                 session.out.note(
                     f"the hub lists no conversation for your key {replica.public.hex()}."
-                    " next: antiphon key restore BACKUP, or ask an owner for an invitation"
+                    f" next: {restore}, or ask an owner for an invitation"
                 )
                 return 1
             complete = await fetch_all(session, replica, wanted)

@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from pydantic import Field
+from pydantic import Field, PrivateAttr
 from pydantic_settings import SettingsConfigDict
 
 from antiphon.cli.errors import FileUnusable
@@ -42,6 +42,12 @@ class Settings(ProgramSettings):
     """Python module that `antiphon up` runs as the model host."""
     sync_timeout_s: float = 5.0
     """Seconds a command waits for the hub before it continues offline."""
+    _config_file: Path | None = PrivateAttr(None)
+
+    @property
+    def config_file(self) -> Path | None:
+        """The settings file that `--config` named."""
+        return self._config_file
 
     @property
     def host_key(self) -> PublicKey | None:
@@ -94,6 +100,7 @@ def load_settings(flags: dict[str, Any], config_file: Path | None = None) -> Set
 
     given = {name: value for name, value in flags.items() if value is not None}
     settings = make_settings(FromFile, given, file=path, flags=_FLAGS)
+    settings._config_file = path.absolute() if config_file is not None else None
     if "hub" in settings.model_fields_set:
         return settings
     try:

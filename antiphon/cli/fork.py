@@ -8,6 +8,7 @@ from rich.text import Text
 from antiphon.cli.command import ConversationArgument, command
 from antiphon.cli.followed import followed, followed_next
 from antiphon.cli.names import Names
+from antiphon.cli.next_command import next_command
 from antiphon.cli.rows import row_of
 from antiphon.cli.session import Choices, Session, check_readable, find_entry, load_from
 from replica.conversation import Conversation, Place, place_at
@@ -69,4 +70,5 @@ def _report_place(
         return
     row = row_of(held, followed(held, place), names)
     session.out.show(followed_next(row))
-    session.out.note(Text("next: antiphon send TEXT, or antiphon chat", style="dim"))
+    send, chat = (next_command(session.settings, *words) for words in (("send", "TEXT"), ("chat",)))
+    session.out.note(Text(f"next: {send}, or {chat}", style="dim"))

@@ -13,6 +13,7 @@ from antiphon.cli.clone import fetch
 from antiphon.cli.command import ConversationArgument, command
 from antiphon.cli.errors import InvitationUnknown, InviteHubAway, InviteHubChanged
 from antiphon.cli.new import ROLES
+from antiphon.cli.next_command import next_command
 from antiphon.cli.session import Session
 from antiphon.cli.tables import plain_table
 from replica.conversation import (
@@ -132,8 +133,8 @@ async def _wait_until_joined(session: Session, replica: Replica, issued: Issued)
         await redeeming.stop()
     key = issued.claimed_by
     if key is None:
-        words = f"the invitation of {issued.name} is {_state(issued)}"
-        session.out.note(f"{words}; nobody has joined with it. next: antiphon invite NAME")
+        words = f"the invitation of {issued.name} is {_state(issued)}; nobody has joined with it"
+        session.out.note(f"{words}. next: {next_command(session.settings, 'invite', 'NAME')}")
         return 1
     if all(one.key != key for one in reported):  # another process on this store answered
         session.say_joined(Joined(issued, key, JoinVerdict.GRANTED))
@@ -155,7 +156,8 @@ async def invitations(
         for one in records:
             _add_issued(session, table, one)
         if not records:
-            session.out.note("no invitation is open; next: antiphon invite NAME")
+            step = next_command(session.settings, "invite", "NAME")
+            session.out.note(f"no invitation is open; next: {step}")
         elif not session.out.as_json:
             session.out.data.print(table)
         return 0
@@ -265,4 +267,4 @@ async def join(
     role = invitation.role.name.lower()
     pieces = (invitation.conversation.hex(), f"joined as {role}", f"{entries} entries")
     session.out.item(Text(), *pieces)
-    session.out.note(Text("next: antiphon chat", style="dim"))
+    session.out.note(Text(f"next: {next_command(session.settings, 'chat')}", style="dim"))

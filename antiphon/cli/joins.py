@@ -30,23 +30,26 @@ def still_pending(
     return [join for join in joins if join.expire_time_ms >= oldest_ms and not is_answered(join)]
 
 
-def join_lines(joins: Iterable[PendingJoin], now_ms: int) -> list[str]:
-    """Return the joins that wait as lines, with what to do: one for all codes for the same."""
+def join_lines(joins: Iterable[PendingJoin], now_ms: int, again: str) -> list[str]:
+    """Return the joins that wait as lines, with what to do: one for all codes for the same.
+
+    `again` is the command that joins with a code.
+    """
     alike: dict[tuple[Any, ...], list[PendingJoin]] = {}
     for join in joins:
         what = (join.conversation, join.role, join.inviter, _is_expired(join, now_ms))
         alike.setdefault(what, []).append(join)
-    return [_words(found[0], len(found), now_ms) for found in alike.values()]
+    return [_words(found[0], len(found), now_ms, again) for found in alike.values()]
 
 
-def _words(join: PendingJoin, codes: int, now_ms: int) -> str:
+def _words(join: PendingJoin, codes: int, now_ms: int, again: str) -> str:
     role = join.role.name.lower() + (f" by {codes} codes" if codes > 1 else "")
     words = f"{short(join.conversation)}  joining as {role}: no answer of {short(join.inviter)}"
     if _is_expired(join, now_ms):
         ask = "ask the inviter for another code"
         what = "the code" if codes == 1 else "they"
         return f"{words} before {what} expired [{InviteExpired.reason}]. next: {ask}"
-    step = "antiphon join CODE, once the inviter is online"
+    step = f"{again}, once the inviter is online"
     return f"{words} when last asked [{JoinPending.reason}]. next: {step}"
 
 

@@ -14,6 +14,7 @@ from antiphon.cli.followed import followed, followed_next
 from antiphon.cli.forks import say_forks
 from antiphon.cli.graph import draw
 from antiphon.cli.names import Names
+from antiphon.cli.next_command import next_command
 from antiphon.cli.output import brief, detail_of
 from antiphon.cli.printed import Printed
 from antiphon.cli.questions import own_message
@@ -211,8 +212,9 @@ def print_row(session: Session, row: Row) -> None:
 def _say_branches(session: Session, held: Conversation) -> None:
     others = len(branch_ends(held.order)) - 1
     if others > 0 and not session.out.as_json:
-        words = f"{counted(others, 'other branch', 'other branches')}; next: antiphon branches"
-        session.out.note(Text(words, style="dim"))
+        words = counted(others, "other branch", "other branches")
+        step = next_command(session.settings, "branches")
+        session.out.note(Text(f"{words}; next: {step}", style="dim"))
 
 
 def _print_graph(session: Session, held: Conversation, names: Names, place: Place) -> None:

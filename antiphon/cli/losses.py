@@ -10,13 +10,8 @@ from replica.errors import StoreError
 from replica.ids import EntryId
 from replica.refusals import ConversationDamaged
 
-LOST_STEP = (
-    "A hub that holds them sends them once it is linked. If it does not:"
-    " antiphon import FILE, an export of another member."
-)
-REFUSED_STEP = (
-    "The hub sends your key nothing of it. next: antiphon import FILE, an export of another member."
-)
+LOST_WORDS = "A hub that holds them sends them once it is linked. If it does not:"
+REFUSED_WORDS = "The hub sends your key nothing of it. next:"
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +64,9 @@ async def losses_in(store: EntryStore, held: Conversation) -> Losses:
     return losses_of(held, rows)
 
 
-def lost_words(held: Conversation, losses: Losses, *, is_refused: bool = False) -> str:
+def lost_words(
+    held: Conversation, losses: Losses, importing: str, *, is_refused: bool = False
+) -> str:
     """Return what is lost of a conversation, with the next step."""
     if losses.count:
         number = counted(losses.count, "entry", "entries")
@@ -78,7 +75,7 @@ def lost_words(held: Conversation, losses: Losses, *, is_refused: bool = False) 
         loss = f"lacks what {counted(losses.waiting, 'entry', 'entries')} here wait for"
     else:
         loss = "can't be read: the store here lost it"
-    return f"{loss}. {next_step(held, is_refused=is_refused)}"
+    return f"{loss}. {next_step(held, importing, is_refused=is_refused)}"
 
 
 def losses_record(losses: Losses) -> dict[str, Any]:
@@ -90,11 +87,19 @@ def losses_record(losses: Losses) -> dict[str, Any]:
     }
 
 
-def next_step(held: Conversation, *, is_refused: bool) -> str:
-    """Return the step that may bring back what is lost of a conversation."""
+def next_step(held: Conversation, importing: str, *, is_refused: bool) -> str:
+    """Return the step that may bring back what is lost of a conversation.
+
+    `importing` is the command that imports a file.
+    """
     if is_refused:
-        return REFUSED_STEP
-    return ConversationDamaged.next_step if held.is_blocked else LOST_STEP
+        return import_step(REFUSED_WORDS, importing)
+    return ConversationDamaged.next_step if held.is_blocked else import_step(LOST_WORDS, importing)
+
+
+def import_step(words: str, importing: str) -> str:
+    """Return the step that imports a member's export, behind words that say why."""
+    return f"{words} {importing}, an export of another member."
 
 
 def bodies_missing(held: Conversation) -> list[EntryId]:

@@ -7,8 +7,10 @@ import typer
 from rich.text import Text
 
 from antiphon.cli.command import command
+from antiphon.cli.config import Settings
 from antiphon.cli.errors import UsageInvalid
 from antiphon.cli.find_key import find_key, parse_key
+from antiphon.cli.next_command import next_command
 from antiphon.cli.session import Session
 from antiphon.cli.turn import check_text
 from replica.ids import ConversationId, PublicKey, short
@@ -181,16 +183,17 @@ async def _report(
         )
         return
     session.out.show(created.hex())
-    session.out.note(Text(_host_words(choice, model), style="dim"))
+    session.out.note(Text(_host_words(session.settings, choice, model), style="dim"))
     if not is_at_hub:
         await session.say_offline(replica, await replica.load(created))
 
 
-def _host_words(choice: HostChoice | None, model: str) -> str:
+def _host_words(settings: Settings, choice: HostChoice | None, model: str) -> str:
     if choice is None:
-        return "no model host yet · next: antiphon invite NAME --role host"
+        invite = next_command(settings, "invite", "NAME", "--role", "host")
+        return f"no model host yet · next: {invite}"
     line = f"host {short(choice.key)}" + (f" ({model})" if model else "")
-    return f"{line}, {REASON_WORDS[choice.reason]} · next: antiphon chat"
+    return f"{line}, {REASON_WORDS[choice.reason]} · next: {next_command(settings, 'chat')}"
 
 
 def model_name(hosts: tuple[LinkedHost, ...], key: PublicKey) -> str:

@@ -6,8 +6,11 @@ from replica.ids import short
 from replica.io import Joined
 
 
-def newcomer_words(joined: Joined) -> str:
-    """Return what became of a key that tried a code, as one line."""
+def newcomer_words(joined: Joined, inviting: str, removing: str) -> str:
+    """Return what became of a key that tried a code, as one line.
+
+    `inviting` and `removing` are the commands that make another code, and that remove a member.
+    """
     invitation, name = joined.issued.invitation, joined.issued.name
     match joined.verdict:
         case JoinVerdict.GRANTED:
@@ -17,27 +20,26 @@ def newcomer_words(joined: Joined) -> str:
             waits = f"{name} waits for the hub to be in sync"
             return f"{waits} [JOIN_PENDING], key {joined.key.hex()}"
         case _:
-            return _refusal_words(joined)
+            return _refusal_words(joined, inviting, removing)
 
 
-def _refusal_words(joined: Joined) -> str:
+def _refusal_words(joined: Joined, inviting: str, removing: str) -> str:
     """Return that a key is not let in, with the next step.
 
     It is not known whose key it is: the name is that of the person for whom the code was made.
     """
     name = joined.issued.name
-    key, code, again = f"key {short(joined.key)}", f"the code of {name}", "antiphon invite NAME"
+    key, code = f"key {short(joined.key)}", f"the code of {name}"
     match joined.verdict:
         case JoinVerdict.USED:
             tried = f"another {key} tried {code}, which was used already,"
-            remove = "antiphon members remove NAME"
-            step = f"nothing; if somebody else joined as {name}, {remove}, then {again}"
+            step = f"nothing; if somebody else joined as {name}, {removing}, then {inviting}"
         case JoinVerdict.REMOVED:
             tried = f"{key}, which was removed from the conversation, tried {code}"
             step = f"{name} joins with a new key, in another folder; the code stays valid"
         case verdict:
             became = "has expired" if verdict is JoinVerdict.EXPIRED else "is revoked"
-            tried, step = f"{key} tried {code}, which {became},", f"if it is {name}'s, {again}"
+            tried, step = f"{key} tried {code}, which {became},", f"if it is {name}'s, {inviting}"
     return f"{tried} and is not let in [{_reason(joined.verdict)}]. next: {step}"
 
 

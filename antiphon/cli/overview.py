@@ -16,6 +16,7 @@ from antiphon.cli.hub_view import hub_record, served_by
 from antiphon.cli.joins import join_lines, join_record, still_pending
 from antiphon.cli.losses import NO_LOSSES, Losses, losses_in, losses_record
 from antiphon.cli.names import KEY_DIGITS
+from antiphon.cli.next_command import next_command
 from antiphon.cli.output import brief, harmless
 from antiphon.cli.rows import cut, entries_at, is_listed, words_of
 from antiphon.cli.session import (
@@ -51,7 +52,6 @@ FLEXIBLE_CELLS_MIN = 8
 NOT_ASKED = "not asked"
 DAMAGED = "damaged"
 REFUSED = "refused"
-NOTHING_YET = "no conversation yet; next: antiphon new"
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +99,7 @@ def register(app: typer.Typer) -> None:
         if statuses:
             session.out.data.print(_list_table(statuses, current))
         elif not joins:
-            session.out.note(NOTHING_YET)
+            _say_nothing_yet(session)
         _say_damaged(session, statuses)
         _say_joins(session, joins)
 
@@ -217,8 +217,13 @@ async def _joins(
 
 
 def _say_joins(session: Session, joins: list[PendingJoin]) -> None:
-    for line in join_lines(joins, now_ms()):
+    again = next_command(session.settings, "join", "CODE")
+    for line in join_lines(joins, now_ms(), again):
         session.out.note(line)
+
+
+def _say_nothing_yet(session: Session) -> None:
+    session.out.note(f"no conversation yet; next: {next_command(session.settings, 'new')}")
 
 
 def _say_damaged(session: Session, statuses: list[ConversationStatus]) -> None:
@@ -299,7 +304,7 @@ def _report(
             say_forks(session, status.held)
     _say_joins(session, joins)
     if not statuses and not joins:
-        out.note(NOTHING_YET)
+        _say_nothing_yet(session)
     elif statuses and hub["state"] == "away":
         unsynced = sum(s.unsynced for s in statuses if not s.is_refused)
         words = offline_words(unsynced, kept=sum(s.unsynced for s in statuses) - unsynced)

@@ -15,6 +15,7 @@ from antiphon.cli.command import command
 from antiphon.cli.find_key import parse_key
 from antiphon.cli.host_to_ask import linked_host
 from antiphon.cli.new_file import check_replaceable, new_file
+from antiphon.cli.next_command import next_command
 from antiphon.cli.output import Output
 from antiphon.cli.session import Session
 from replica.ids import ID_BYTES, ConversationId, PublicKey, short
@@ -56,13 +57,14 @@ async def export(
     if session.out.as_json:
         session.out.emit({"conversation": chosen.hex(), "file": str(file), "bytes": size})
         return
-    show_export(session.out, file, size, found.key)
+    show_export(session, file, size, found.key)
 
 
-def show_export(out: Output, file: Path, size: int, host: PublicKey) -> None:
+def show_export(session: Session, file: Path, size: int, host: PublicKey) -> None:
     """Show an archive of `size` bytes that `host` wrote, and the next command."""
-    out.show(f"{file}  {size:,} bytes, for hosts with the key ring of {short(host)}")
-    out.note(Text(f"next: antiphon pages import {file} --host KEY", style="dim"))
+    session.out.show(f"{file}  {size:,} bytes, for hosts with the key ring of {short(host)}")
+    step = next_command(session.settings, "pages", "import", str(file), "--host", "KEY")
+    session.out.note(Text(f"next: {step}", style="dim"))
 
 
 async def import_(

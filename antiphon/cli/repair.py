@@ -14,7 +14,14 @@ import typer
 from antiphon.cli.clone import fetch
 from antiphon.cli.command import command
 from antiphon.cli.errors import NothingHere
-from antiphon.cli.losses import LOST_STEP, bodies_missing, losses_of, next_step
+from antiphon.cli.losses import (
+    LOST_WORDS,
+    bodies_missing,
+    import_step,
+    losses_of,
+    next_step,
+)
+from antiphon.cli.next_command import next_command
 from antiphon.cli.output import brief, step_of
 from antiphon.cli.rows import counted
 from antiphon.cli.session import Session, load_from
@@ -44,10 +51,7 @@ SECRETS = ("ticket.secret", "salt.secret", "checkpoint.secret", "archive.secret"
 HUB_STEP = (
     "this is a hub's folder: start it again; members send the entries it lacks when they link"
 )
-GONE_STEP = (
-    "The hub has none of them for this key, and no later repair says so again."
-    " next: antiphon import FILE, an export of another member"
-)
+GONE_WORDS = "The hub has none of them for this key, and no later repair says so again. next:"
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,8 +177,8 @@ async def _fetch_rest(session: Session) -> _Rest:
         else:
             error = replica.hub.last_error or HubUnreachable()
             session.out.note(f"the hub could not be asked for the rest: {brief(error)}")
-            step = "antiphon repair, once it is back" if means_away(error) else step_of(error)
-            session.out.note(f"next: {step}")
+            again = f"{next_command(session.settings, 'repair')}, once it is back"
+            session.out.note(f"next: {again if means_away(error) else step_of(error)}")
         left = await _left(session, replica.store, replica.load, asked.refused)
         rest = _say_rest(session, unfetched, left, is_asked=asked.is_whole)
         if unfetched is not None and asked.is_whole:
@@ -230,8 +234,10 @@ async def _left(
             session.out.note(f"{short(held.id)}: {came} came without the body")
         if losses.count:
             words = counted(losses.count, "entry is", "entries are")
-            step = f" {next_step(held, is_refused=held.id in refused)}" if not is_hub else ""
-            session.out.note(f"{short(held.id)}: {words} still missing{losses.more}.{step}")
+            importing = next_command(session.settings, "import", "FILE")
+            step = next_step(held, importing, is_refused=held.id in refused)
+            said = f"{short(held.id)}: {words} still missing{losses.more}."
+            session.out.note(said if is_hub else f"{said} {step}")
     return left
 
 
@@ -249,7 +255,9 @@ def _say_rest(session: Session, unfetched: Unfetched | None, left: _Left, *, is_
     newest = (short(of) for of, id_ in not_back.ends if id_ not in left.named)
     if names := ", ".join(dict.fromkeys(newest)):
         words += f"; the last ones written were of {names}"
-    session.out.note(f"{words}. {GONE_STEP if is_asked else LOST_STEP}")
+    why = GONE_WORDS if is_asked else LOST_WORDS
+    step = import_step(why, next_command(session.settings, "import", "FILE"))
+    session.out.note(f"{words}. {step}")
     return rest
 
 

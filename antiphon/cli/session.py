@@ -18,6 +18,7 @@ from antiphon.cli.errors import EntryUnknown, NothingHere, PrefixAmbiguous, Pref
 from antiphon.cli.losses import Losses, bodies_missing, losses_in, lost_words
 from antiphon.cli.names import Names
 from antiphon.cli.newcomers import newcomer_words
+from antiphon.cli.next_command import next_command
 from antiphon.cli.output import Output, brief, step_of
 from antiphon.cli.rows import counted
 from replica.conversation import (
@@ -141,8 +142,10 @@ class Session:
 
     def say_joined(self, joined: Joined) -> None:
         """Print what became of a newcomer's proof."""
+        inviting = next_command(self.settings, "invite", "NAME")
+        removing = next_command(self.settings, "members", "remove", "NAME")
         with self.beside():
-            self.out.note(newcomer_words(joined))
+            self.out.note(newcomer_words(joined, inviting, removing))
 
     def say_waiting(self, reason: AntiphonError) -> None:
         """Print why a newcomer waits."""
@@ -289,13 +292,14 @@ class Session:
         """Print the number of entries that the store lost at its end, with the next step."""
         if store.lost_count:
             lost = counted(store.lost_count, "entry", "entries")
-            self.out.note(
-                f"the store here lost the last {lost} written to it. next: antiphon repair"
-            )
+            step = next_command(self.settings, "repair")
+            self.out.note(f"the store here lost the last {lost} written to it. next: {step}")
 
     def say_damaged(self, held: Conversation, losses: Losses, *, is_refused: bool = False) -> None:
         """Print the losses of this store in a conversation, with the next step."""
-        self.out.note(f"{short(held.id)} {lost_words(held, losses, is_refused=is_refused)}")
+        importing = next_command(self.settings, "import", "FILE")
+        words = lost_words(held, losses, importing, is_refused=is_refused)
+        self.out.note(f"{short(held.id)} {words}")
 
 
 async def _saved(store: EntryStore, key: str) -> bytes | None:

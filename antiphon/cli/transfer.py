@@ -15,6 +15,7 @@ from antiphon.cli.log import print_row
 from antiphon.cli.losses import losses_in
 from antiphon.cli.names import Names
 from antiphon.cli.new_file import check_replaceable, new_file
+from antiphon.cli.next_command import next_command
 from antiphon.cli.overview import title_of
 from antiphon.cli.records import entry_record
 from antiphon.cli.rows import TALK, counted, entries_at, row_of
@@ -74,7 +75,8 @@ async def export(
     session.out.show(f"{file}  {len(held.log)} entries, {len(blobs)} blobs, {size:,} bytes")
     if held.damage or losses.count:
         session.say_damaged(held, losses)
-    session.out.note(Text(f"next: antiphon verify --bundle {file}", style="dim"))
+    step = next_command(session.settings, "verify", "--bundle", str(file))
+    session.out.note(Text(f"next: {step}", style="dim"))
 
 
 async def import_(
@@ -215,7 +217,7 @@ async def _report_import(
     if counts.kept_back:
         session.out.note(
             f"the hub has {counted(counts.kept_back, 'entry', 'entries')} of them and did not send"
-            " them here. next: antiphon verify --hub"
+            f" them here. next: {next_command(session.settings, 'verify', '--hub')}"
         )
     if held.is_blocked:
         losses = await losses_in(replica.store, held)

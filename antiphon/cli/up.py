@@ -10,6 +10,7 @@ from rich.text import Text
 from antiphon.cli.command import command
 from antiphon.cli.config import Numerics, folder_of, without_numerics
 from antiphon.cli.errors import ModelNotFetched
+from antiphon.cli.next_command import next_command
 from antiphon.cli.session import Session
 from antiphon.daemons import Daemon, DaemonFailed, Supervisor
 from replica.conversation import is_loopback, require_address
@@ -169,17 +170,15 @@ def _report(session: Session, supervisor: Supervisor) -> None:
         ("model", models, ""),
         ("data", str(supervisor.data_dir), ""),
         *(("public", address, f"TLS, key {hub.key.hex()}") for address in hub.words),
-        ("next", _next_command(session, hub.address), "in another terminal"),
+        ("next", _next_commands(session, hub.address), "in another terminal"),
     ]
     for name, value, rest in lines:
         session.out.show(Text.assemble((f"{name:<7}", "dim"), value, "  ", (rest, "dim")))
     session.out.note(Text("Ctrl-C stops both", style="dim"))
 
 
-def _next_command(session: Session, hub_address: str) -> str:
-    same = hub_address == session.settings.hub
-    option = "" if same else f" --hub-address {hub_address}"
-    return f"antiphon new{option} && antiphon chat{option}"
+def _next_commands(session: Session, hub: str) -> str:
+    return " && ".join(next_command(session.settings, word, hub=hub) for word in ("new", "chat"))
 
 
 def _show_log_tail(session: Session, daemon: Daemon) -> None:

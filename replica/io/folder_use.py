@@ -5,6 +5,7 @@ start, so that no other program takes the folder for its own. A folder from befo
 notes is told by what is in it.
 """
 
+import shlex
 from enum import StrEnum
 from pathlib import Path
 
@@ -58,7 +59,7 @@ async def take_folder(folder: Path, use: FolderUse, *others: FolderUse) -> None:
 def _taken(folder: Path, use: FolderUse, wanted: FolderUse) -> FolderTaken:
     """Return the refusal of a folder, which names another one."""
     error = FolderTaken(f"{folder} is the folder of a {use}, and can't be that of a {wanted}")
-    other = folder.with_name(f"{folder.name}-{wanted}")
+    other = shlex.quote(str(folder.with_name(f"{folder.name}-{wanted}")))
     error.__dict__["next_step"] = f"Give another folder, such as `--data-dir {other}`."
     return error
 

@@ -10,11 +10,13 @@ from pathlib import Path
 
 import pytest
 
+from antiphon.cli.config import Settings
 from antiphon.cli.names import Names
 from antiphon.cli.output import Output
 from antiphon.cli.pages import show_pages
 from antiphon.cli.pages_travel import show_export, show_import
 from antiphon.cli.replay import ReplayUndecided, check_saved, conclude, show
+from antiphon.cli.session import Session
 from antiphon.cli.top_view import Timed, lines, notice
 from antiphon.cli.warm import kept_words, warmed_words
 from replica.conversation import (
@@ -99,7 +101,7 @@ def pages(out: Output) -> None:
 
 
 def travel(out: Output) -> None:
-    show_export(out, Path("talk.pages"), 7_340_112, TURNS.host.public)
+    show_export(Session(Settings(), out), Path("talk.pages"), 7_340_112, TURNS.host.public)
     out.show()
     show_import(out, TURNS.held.id, 1_216, TURNS.host.public)
 

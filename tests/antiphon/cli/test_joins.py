@@ -13,6 +13,7 @@ from tests.antiphon.cli.test_invite import code_of, leaves_a_proof
 from tests.support.turns import Turns
 
 DAY_MS = INVITATION_LIFETIME_S * 1000
+AGAIN = "antiphon join CODE --data-dir new"
 
 
 def join_of(turns: Turns, role: Role = Role.WRITER) -> PendingJoin:
@@ -23,11 +24,11 @@ def test_a_join_says_who_has_not_answered_and_what_to_do() -> None:
     turns = Turns()
     join = join_of(turns, Role.READER)
     who, where = short(turns.owner.public), short(turns.held.id)
-    assert join_lines([join], 0) == [
+    assert join_lines([join], 0, AGAIN) == [
         f"{where}  joining as reader: no answer of {who} when last asked [JOIN_PENDING]."
-        " next: antiphon join CODE, once the inviter is online"
+        " next: antiphon join CODE --data-dir new, once the inviter is online"
     ]
-    assert join_lines([join], DAY_MS) == [
+    assert join_lines([join], DAY_MS, AGAIN) == [
         f"{where}  joining as reader: no answer of {who} before the code expired"
         " [INVITE_EXPIRED]. next: ask the inviter for another code"
     ]
@@ -43,15 +44,15 @@ def test_several_codes_for_the_same_are_one_line_that_counts_them() -> None:
     last = replace(late, mailbox=b"o" * 32)
     reader = replace(join_of(turns, Role.READER), mailbox=b"r" * 32)
     who = short(turns.owner.public)
-    lines = [line.split("  ")[1] for line in join_lines([join, reader, late, last], 0)]
+    lines = [line.split("  ")[1] for line in join_lines([join, reader, late, last], 0, AGAIN)]
     assert [line.split(" when")[0] for line in lines] == [
         f"joining as writer by 3 codes: no answer of {who}",
         f"joining as reader: no answer of {who}",
     ]
-    expired, pending = join_lines([join, late, last], DAY_MS)
+    expired, pending = join_lines([join, late, last], DAY_MS, AGAIN)
     assert "as writer: " in expired
     assert "as writer by 2 codes: " in pending
-    (all_expired,) = join_lines([late, last], 2 * DAY_MS)
+    (all_expired,) = join_lines([late, last], 2 * DAY_MS, AGAIN)
     assert f"by 2 codes: no answer of {who} before they expired [INVITE_EXPIRED]" in all_expired
 
 

@@ -32,7 +32,7 @@ async def begin(folder: Path) -> PublicKey:
 
 @pytest.mark.parametrize("use", ALL)
 async def test_a_new_folder_is_of_who_starts_there_first(tmp_path: Path, use: FolderUse) -> None:
-    folder = tmp_path / "new"
+    folder = tmp_path / "a new one"
     assert await use_of(folder) is None
     await take_folder(folder, use)
     await take_folder(folder, use)
@@ -42,7 +42,7 @@ async def test_a_new_folder_is_of_who_starts_there_first(tmp_path: Path, use: Fo
         with pytest.raises(FolderTaken) as caught:
             await take_folder(folder, other)
         assert f"{folder} is the folder of a {use}" in caught.value.detail
-        assert f"{folder}-{other}" in caught.value.next_step
+        assert f"`--data-dir '{folder}-{other}'`" in caught.value.next_step
     await take_folder(folder, next(iter(set(ALL) - {use})), use)
     assert await use_of(folder) is use
 
