@@ -11,7 +11,7 @@ from antiphon.cli.rows import counted
 from antiphon.cli.session import Session
 from replica.conversation import Conversation
 from replica.ids import PublicKey, short
-from replica.io import Replica, choose_host, linked_hosts, means_away, pinned_key
+from replica.io import HostMissing, Replica, choose_host, linked_hosts, means_away, pinned_key
 from replica.link import LinkedHost
 from replica.refusals import HubUnreachable
 
@@ -36,10 +36,13 @@ async def host_to_ask(
 
     Where `among` is given, it is one of these keys. The hub is asked each time, since a
     host may return at another address. The replica's store is only read, so another process
-    may hold it. Raises NoHostToAsk, and the errors of the hub.
+    may hold it. Raises HostMissing without keys to be among, NoHostToAsk, and the errors of
+    the hub.
     """
     if address is not None:
         return HostAddress(address, None)
+    if among is not None and not among:
+        raise HostMissing
     hub_key = None
     if session.has_store():
         async with session.reading() as store:
@@ -76,5 +79,5 @@ def _why_none(hosts: Collection[LinkedHost], among: Collection[PublicKey] | None
     if among is None:
         linked = counted(len(hosts), "model host is", "model hosts are")
         return f"{linked} linked to the hub, and none answers questions"
-    names = ", ".join(sorted(map(short, among))) or "none"
+    names = ", ".join(sorted(map(short, among)))
     return f"no host of the conversation ({names}) is linked to the hub and answers questions"
