@@ -6,14 +6,15 @@ python examples/notebook.py FOLDER
 # %% Open a replica with its own hub and host, which stop with it
 import os
 import sys
+from contextlib import ExitStack
 
 import antiphon
 
 if len(sys.argv) != 2:
     sys.exit(__doc__)
 host_module = os.environ.get("ANTIPHON_HOST_MODULE", "model_host")
-local = antiphon.local(sys.argv[1], host_module=host_module)
-me = local.__enter__()
+opened = ExitStack()  # a `with` would end with its cell
+me = opened.enter_context(antiphon.local(sys.argv[1], host_module=host_module))
 
 # %% Ask
 notes = me.conversation("notes", system="Be brief.")
@@ -26,4 +27,4 @@ print(notes.at(answer.entry).ask("A darker one?", max_tokens=20, temperature=0.8
 print(len(notes.branches()), "branches")
 
 # %% Close; if a cell raised, this happens when the kernel exits
-local.__exit__(None, None, None)
+opened.close()

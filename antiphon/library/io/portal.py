@@ -252,6 +252,10 @@ class Entering(AbstractContextManager[W], Generic[T, W]):
             portal.close()
             raise
 
+    def __getattr__(self, name: str) -> Any:
+        """Say that `with` gives what has this attribute."""
+        raise AttributeError(f"begin it first: `with … as me:`, then `me.{name}`", name=name)
+
     def __exit__(
         self,
         kind: type[BaseException] | None,

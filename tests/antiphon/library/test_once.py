@@ -47,6 +47,14 @@ def test_so_are_those_of_join_and_local(form, tmp_path: Path):
         assert refused.match(SECOND)
 
 
+def test_what_is_not_begun_says_how_it_is(tmp_path: Path):
+    """It had no attribute of that name, and nothing more was said."""
+    with pytest.raises(AttributeError, match=r"`with … as me:`, then `me\.conversation`"):
+        antiphon.open(tmp_path).conversation("notes")  # type: ignore[attr-defined]
+    assert not hasattr(antiphon.join("a code", tmp_path), "close")
+    assert [*tmp_path.iterdir()] == []
+
+
 def enter(context) -> None:  # type: ignore[no-untyped-def]
     if hasattr(context, "__enter__"):
         context.__enter__()
