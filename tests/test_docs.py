@@ -5,13 +5,16 @@ import re
 from pathlib import Path
 
 import pytest
+from typer.main import get_command
 
 from antiphon.cli.config import Settings
+from antiphon.cli.main import app
 from model_host.batching import counters as host
 from model_host.io.config import HostConfig
 from model_host.kv.page_pool import PoolCounters
 from replica.ids import PublicKey
 from replica.measures import Measure
+from spec import tables
 from syncd import measures as hub
 from syncd.hub import Hub
 from syncd.io import HubConfig
@@ -50,6 +53,23 @@ def test_names_follow_the_conventions_of_prometheus(measure: Measure) -> None:
     assert measure.name.endswith("_total") == (measure.kind == "counter")
     assert not re.search(r"_(ms|us|kb|mb|count|sum|bucket)(_|$)", measure.name)
     assert measure.help.endswith(".")
+
+
+# --- errors ---------------------------------------------------------------------------------
+
+ERRORS = (ROOT / "docs" / "errors.md").read_text()
+STEP = re.compile(r"`antiphon ([a-z]+)(?: ([a-z]+))?[^`]*`")
+
+
+def test_the_table_of_errors_has_reasons_that_can_be_raised_and_commands_that_exist() -> None:
+    rows = re.findall(r"^\| ([A-Z_]+) \| (.+) \| (.+) \|$", ERRORS, re.MULTILINE)
+    reasons = [reason for reason, _, _ in rows]
+    assert {"NO_HOST", "HOST_MISSING"} < {*reasons} <= {kind.reason for kind in tables.classes()}
+    assert len({*reasons}) == len(reasons)
+    known = get_command(app)
+    for named, below in STEP.findall(ERRORS):
+        command = known.commands[named]
+        assert not below or not hasattr(command, "commands") or below in command.commands
 
 
 # --- services -------------------------------------------------------------------------------
