@@ -73,8 +73,21 @@ class RootOptions:
     is_verbose: bool = False
 
 
-class _PlainTypes:
-    """Shows no type in the help for flags, which have no value, and for lists of arguments."""
+class _Usage:
+    """Shows no type in the help for flags, which have no value, and for lists of arguments.
+
+    Wrong usage is that of this command, or group of commands, so that its help is named.
+    """
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse the arguments; the parser leaves the context of an option without value out."""
+        try:
+            parsed: list[str] = super().parse_args(ctx, args)  # type: ignore[misc]  # as below
+        except typer.exceptions.TyperException as error:
+            if getattr(error, "ctx", None) is None:
+                error.__dict__["ctx"] = ctx
+            raise
+        return parsed
 
     def get_params(self, ctx: Any) -> list[Any]:
         params: list[Any] = super().get_params(ctx)  # type: ignore[misc]  # of the class beside it
@@ -86,11 +99,11 @@ class _PlainTypes:
         return params
 
 
-class Command(_PlainTypes, TyperCommand):
+class Command(_Usage, TyperCommand):
     """A command."""
 
 
-class Group(_PlainTypes, TyperGroup):
+class Group(_Usage, TyperGroup):
     """A group of commands, which reports wrong usage as every other error is reported."""
 
     def main(
@@ -122,14 +135,18 @@ def _report_usage(error: Any) -> int:
     if type(error).__name__ == "NoArgsIsHelpError":
         error.show()
         return EXIT_USAGE
-    path = context.command_path if context is not None else "antiphon"
     words = error.format_message().replace("\n", " ").rstrip(".")
     fault = UsageInvalid(words[:1].lower() + words[1:])
-    fault.__dict__["next_step"] = f"`{path} --help` shows its arguments and options."
+    fault.__dict__["next_step"] = _help_step(context)
     if context is not None and not context.parent and getattr(error, "option_name", "") == "--json":
         fault.__dict__["next_step"] = "It goes behind the command: `antiphon list --json`."
     Output(as_json="--json" in sys.argv).fail(fault)
     return EXIT_USAGE
+
+
+def _help_step(context: Any) -> str:
+    path = context.command_path if context is not None else "antiphon"
+    return f"`{path} --help` shows its arguments and options."
 
 
 Body = Callable[..., Coroutine[Any, Any, int | None] | int | None]
@@ -167,6 +184,10 @@ def command(
                 done = body(session, **own)
                 code = done if isinstance(done, int | None) else asyncio.run(done)
             except ConfigInvalid as error:
+                out.fail(error)
+                raise typer.Exit(EXIT_USAGE) from None
+            except UsageInvalid as error:
+                error.__dict__["next_step"] = _help_step(ctx)
                 out.fail(error)
                 raise typer.Exit(EXIT_USAGE) from None
             except AntiphonError as error:

@@ -143,10 +143,10 @@ class Terminal:
         (record,) = self.records(*arguments)
         return record
 
-    def refused(self, *arguments: str, typed: str | None = None) -> str:
+    def refused(self, *arguments: str, typed: str | None = None, code: int = 1) -> str:
         """Run a command that must fail with a typed error; return the reason word."""
         result = self.run(*arguments, typed=typed)
-        assert result.exit_code == 1, result.output
+        assert result.exit_code == code, result.output
         assert "Traceback" not in result.output
         words = dict(
             line.split(maxsplit=1) for line in result.stderr.splitlines() if line.startswith("  ")

@@ -377,7 +377,7 @@ def test_a_conversation_begins_without_a_host(world: World, me: Terminal) -> Non
     assert me.refused("send", "hello") == "HOST_MISSING"
     me.ok("send", "--no-request", "hello")
     me.ok("invite", "a host", "--role", "host")
-    assert me.refused("new", "--no-host", "--host", "ab" * 32) == "USAGE_INVALID"
+    assert me.refused("new", "--no-host", "--host", "ab" * 32, code=2) == "USAGE_INVALID"
     assert me.record("new", "--no-host", "--temperature", "0.5")["synchronized"]
 
 

@@ -85,4 +85,4 @@ def test_a_saved_receipt_is_checked_without_the_options_of_a_replay(
     more: tuple[str, ...], me: Terminal, tmp_path: Path
 ) -> None:
     path = saved(tmp_path, ACCEPTED)
-    assert me.refused("replay", "--check", path, *more) == "USAGE_INVALID"
+    assert me.refused("replay", "--check", path, *more, code=2) == "USAGE_INVALID"

@@ -180,7 +180,7 @@ def test_a_comparison_of_nothing_makes_no_folder(world: World):
 
 def test_a_comparison_needs_the_hub(world: World):
     ada, _ = pair(world)
-    assert ada.refused("verify", "--hub", "--all") == "USAGE_INVALID"
+    assert ada.refused("verify", "--hub", "--all", code=2) == "USAGE_INVALID"
     world.stop_host()
     world.stop_hub()
     assert ada.refused("verify", "--hub") == "HUB_UNREACHABLE"

@@ -64,17 +64,27 @@ def test_whose_answer_is_under_way_and_who_is_next_is_in_the_status(gate: Gate) 
     assert len(ada.record("status")["conversations"][0]["waiting"]) == 2
 
 
+COMMANDS = {"key", "log", "new", "pages", "replay", "send", "verify"}
+
+
 @pytest.mark.parametrize(
     "arguments",
-    [["send", "--nope"], ["frob"], ["new", "--temperature", "warm"], ["log", "a", "b", "c"]],
-)
+    [
+        ["send", "--nope"], ["frob"], ["new", "--temperature", "warm"], ["log", "a", "b", "c"],
+        ["send", "--at"], ["pages", "show", "--seal"], ["key", "--nope"], ["--config"],
+        ["new", "--no-host", "--host", "ab" * 32], ["verify", "--hub", "--all"],
+        ["verify", "--hub", "--bundle", "file"], ["replay", "--check", "a", "--receipt", "b"],
+    ],
+)  # fmt: skip
 def test_wrong_usage_is_reported_like_every_other_error(me: Terminal, arguments: list[str]) -> None:
     result = me.run(*arguments)
     assert result.exit_code == 2
     first, why, step, reason = result.stderr.splitlines()
     assert first.startswith("error: ")
     assert why.startswith("  why     ")
-    assert step.startswith("  next    `antiphon ")
+    is_command, is_below = arguments[0] in COMMANDS, arguments[0] == "pages"
+    path = ["antiphon", *arguments[: is_command + is_below]]
+    assert step == f"  next    `{' '.join(path)} --help` shows its arguments and options."
     assert reason == "  reason  USAGE_INVALID"
 
 
