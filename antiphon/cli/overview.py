@@ -95,6 +95,8 @@ def register(app: typer.Typer) -> None:
         if session.out.as_json:
             for status in statuses:
                 session.out.emit(_list_record(status, current))
+            for join in joins:
+                session.out.emit(join_record(join, now_ms()))
             return
         if statuses:
             session.out.data.print(_list_table(statuses, current))

@@ -11,12 +11,13 @@ from antiphon.cli.command import ConversationArgument, Group, command
 from antiphon.cli.host_to_ask import HostAddressOption, host_to_ask
 from antiphon.cli.names import NOBODY, Names
 from antiphon.cli.output import Output
-from antiphon.cli.rows import ID_DIGITS, row_of
+from antiphon.cli.rows import ID_DIGITS, row_of, word_of
 from antiphon.cli.session import Session, check_readable, find_entry, load_from
 from antiphon.cli.tables import plain_table
 from replica.conversation import Conversation
 from replica.ids import EntryId
 from replica.io import ContextPages, HostCalls, PagedEntry
+from replica.log import Message, Speaker
 
 PLACES = (
     ("cached", "in memory", "green"),
@@ -121,6 +122,17 @@ def _who(held: Conversation, entry: EntryId, names: Names) -> str:
     return row_of(held, known, names).who if known is not None else "not here yet"
 
 
+def _source(held: Conversation, entry: EntryId) -> dict[str, str | None]:
+    """Return who wrote an entry, and as what, for programs."""
+    known = held.log.entries.get(entry)
+    body = held.log.body(entry) if known is not None else None
+    if isinstance(body, Message):
+        role = word_of(Speaker, body.speaker)
+    else:
+        role = _who(held, entry, NOBODY)
+    return {"role": role, "author": known.header.author.hex() if known is not None else None}
+
+
 def _totals(pages: ContextPages) -> str:
     sums = _sums(pages)
     words = [f"{sums[name]:,} {said}" for name, said, _ in PLACES if sums[name]]
@@ -145,7 +157,7 @@ def _record(held: Conversation, pages: ContextPages) -> dict[str, Any]:
         "entries": [
             {
                 "entry": entry.entry.hex(),
-                "role": _who(held, entry.entry, NOBODY),
+                **_source(held, entry.entry),
                 "tokens": entry.tokens,
                 **{f"{name}_tokens": getattr(entry, f"{name}_tokens") for name, _, _ in PLACES},
             }

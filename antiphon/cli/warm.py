@@ -56,6 +56,7 @@ def register(app: typer.Typer) -> None:
             )
             async with HostCalls(linked.info.address, replica.key, linked.key) as calls:
                 warmed = await calls.warm(chosen, entry, profile=named, keep_s=60 * keep)
+            found = (warmed.context_tokens, warmed.cached_tokens, warmed.restored_tokens)
             if session.out.as_json:
                 session.out.emit(
                     {
@@ -65,13 +66,12 @@ def register(app: typer.Typer) -> None:
                         "context_tokens": warmed.context_tokens,
                         "cached_tokens": warmed.cached_tokens,
                         "restored_tokens": warmed.restored_tokens,
+                        "computed_tokens": computed_tokens(*found),
                         "kept_tokens": warmed.kept_tokens,
                     }
                 )
                 return
-            session.out.show(
-                warmed_words(warmed.context_tokens, warmed.cached_tokens, warmed.restored_tokens)
-            )
+            session.out.show(warmed_words(*found))
             if keep:
                 session.out.show(kept_words(warmed.kept_tokens, keep))
 
@@ -79,7 +79,12 @@ def register(app: typer.Typer) -> None:
 def warmed_words(context: int, cached: int, restored: int) -> str:
     """Return the sources of a context's tokens as text."""
     found = f"{cached:,} were cached, {restored:,} restored"
-    return f"{context:,} tokens: {found}, {context - cached - restored:,} computed"
+    return f"{context:,} tokens: {found}, {computed_tokens(context, cached, restored):,} computed"
+
+
+def computed_tokens(context: int, cached: int, restored: int) -> int:
+    """Return the number of a context's tokens that the host had to compute."""
+    return context - cached - restored
 
 
 def kept_words(tokens: int, minutes: int) -> str:

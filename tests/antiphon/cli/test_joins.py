@@ -84,12 +84,15 @@ def test_a_join_without_an_answer_is_listed_until_it_has_one(world: World, me: T
         assert f"{conversation[:12]}  joining" in said
         assert "[JOIN_PENDING]. next: antiphon join CODE" in said
         assert "no conversation yet" not in said
-    (join,) = bob.record("status")["joins"]
+    joins = bob.record("status")["joins"]
+    (join,) = joins
     assert (join["conversation"], join["role"]) == (conversation, "writer")
+    assert bob.records("list") == joins
     assert code not in bob.store_path.read_bytes().decode(errors="replace")
-    bob.ok("new")
+    own = bob.record("new")["conversation"]
     assert "joining as writer" in bob.run("list").stderr
-    assert "joining" not in bob.run("status", bob.record("list")["conversation"]).stderr
+    assert [one["conversation"] for one in bob.records("list")] == [own, conversation]
+    assert "joining" not in bob.run("status", own).stderr
     me.ok("status")
     bob.ok("join", code)
     for command in ("list", "status"):

@@ -64,6 +64,8 @@ async def test_pages_show_where_each_entry_is(served: ServedHost, user: Replica)
         assert (made["tokens"], made["cached_tokens"]) == (prompt + 6, prompt + 5)
         assert (made["absent_tokens"], made["checkpoint_tokens"]) == (1, prompt + 5)
         assert [one["role"] for one in made["entries"] if one["tokens"]][-1] == "model"
+        written = {one["role"]: one["author"] for one in made["entries"]}
+        assert (written["user"], written["model"]) == (user.public.hex(), host.key.hex())
         code, out, err = await run(served, "pages")
         assert code == 0, err
         assert "5 in memory · 1 to be computed" in out

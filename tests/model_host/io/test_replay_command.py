@@ -129,3 +129,13 @@ async def test_without_its_host_nothing_is_replayed(served: ServedHost, me: Term
     away = await me.run("replay")
     assert away.exit_code == 1
     assert "NO_HOST" in away.stderr
+
+
+async def test_a_warm_context_has_a_source_for_each_token(served: ServedHost, me: Terminal):
+    async with served.host() as host:
+        await me.begin(host)
+        (made,) = await me.records("warm")
+        sources = [made[f"{name}_tokens"] for name in ("cached", "restored", "computed")]
+        assert sum(sources) == made["context_tokens"]
+        again = f"{sum(sources):,} were cached, 0 restored, 0 computed"
+        assert again in await me.ok("warm")
