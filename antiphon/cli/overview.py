@@ -305,12 +305,13 @@ def _report(
         for status in statuses:
             say_forks(session, status.held)
     _say_joins(session, joins)
-    if not statuses and not joins:
+    if is_refused and hub["state"] == "away":
+        out.note(f"next: {hub['next_step']}")
+    elif not statuses and not joins:
         _say_nothing_yet(session)
     elif statuses and hub["state"] == "away":
         unsynced = sum(s.unsynced for s in statuses if not s.is_refused)
-        words = offline_words(unsynced, kept=sum(s.unsynced for s in statuses) - unsynced)
-        out.note(f"next: {hub['next_step']}" if is_refused else words)
+        out.note(offline_words(unsynced, kept=sum(s.unsynced for s in statuses) - unsynced))
 
 
 def _status_table(statuses: list[ConversationStatus], *, is_narrow: bool) -> Table:

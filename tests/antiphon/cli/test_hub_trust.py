@@ -42,6 +42,18 @@ def test_a_hub_with_another_key_is_trusted_on_request_alone(world: World, me: Te
     assert "as before" in me.ok("hub", "trust", "--yes")
 
 
+def test_a_replica_without_a_conversation_is_told_why_it_is_not_linked(
+    world: World, me: Terminal
+) -> None:
+    """It was told to begin one, which no hub of another key takes."""
+    assert "no conversation yet; next: antiphon new" in me.run("status").stderr
+    change_key(world)
+    said = me.run("status")
+    assert "PEER_IDENTITY_CHANGED" in said.stdout
+    assert "no conversation yet" not in said.stderr
+    assert "antiphon hub trust" in said.stderr
+
+
 def test_a_damaged_pin_is_refused_and_mended(world: World, me: Terminal) -> None:
     me.ok("new")
     query(me.store_path, "UPDATE meta SET value = zeroblob(32) WHERE key LIKE 'hub key %'")
