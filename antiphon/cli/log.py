@@ -9,6 +9,7 @@ import typer
 from rich.text import Text
 
 from antiphon.cli.command import ConversationArgument, command
+from antiphon.cli.errors import UsageInvalid
 from antiphon.cli.follow import follow
 from antiphon.cli.followed import followed, followed_next
 from antiphon.cli.forks import say_forks
@@ -68,7 +69,7 @@ def register(app: typer.Typer) -> None:
             ),
         ] = None,
         everything: Annotated[
-            bool, typer.Option("--all", help="All branches and kinds, in (lamport, id) order.")
+            bool, typer.Option("--all", help="All branches, in (lamport, id) order.")
         ] = False,
     ) -> None:
         """Show the branch that the next message continues, oldest entry first.
@@ -76,7 +77,12 @@ def register(app: typer.Typer) -> None:
         With -f, the id of the last line is a cursor: --after ID continues there
         without a gap. Entries written elsewhere meanwhile may be shown twice. Who waits
         with a code is admitted before it follows, and not meanwhile; `chat` does both.
+
+        As text it has messages, answers and open requests. With --json it has all branches and
+        kinds, such as seals and grants.
         """
+        if graph and (everything or after):
+            raise UsageInvalid("--graph draws all branches whole, without --all and --after")
         async with _viewing(session, conversation) as (store, held):
             shown = await choose_entries(session, store, held, everything=everything)
             seen = _behind(held, [find_entry(held, prefix) for prefix in after or []])

@@ -74,6 +74,7 @@ COMMANDS = {"key", "log", "new", "pages", "replay", "send", "verify"}
         ["send", "--at"], ["pages", "show", "--seal"], ["key", "--nope"], ["--config"],
         ["new", "--no-host", "--host", "ab" * 32], ["verify", "--hub", "--all"],
         ["verify", "--hub", "--bundle", "file"], ["replay", "--check", "a", "--receipt", "b"],
+        ["log", "--graph", "--all"], ["log", "--graph", "--after", "ab"],
     ],
 )  # fmt: skip
 def test_wrong_usage_is_reported_like_every_other_error(me: Terminal, arguments: list[str]) -> None:
@@ -86,6 +87,16 @@ def test_wrong_usage_is_reported_like_every_other_error(me: Terminal, arguments:
     path = ["antiphon", *arguments[: is_command + is_below]]
     assert step == f"  next    `{' '.join(path)} --help` shows its arguments and options."
     assert reason == "  reason  USAGE_INVALID"
+
+
+def test_the_log_shows_words_as_text_and_every_kind_as_json(me: Terminal) -> None:
+    me.ok("new", "--system", "Be brief.")
+    me.ok("send", "hello")
+    kinds = [one["kind"] for one in me.records("log")]
+    assert {"genesis", "member", "request", "seal"} < {*kinds}
+    assert me.records("log", "--all") == me.records("log")
+    shown = [line.split()[1] for line in me.ok("log", "--all").splitlines()]
+    assert shown == ["system", "you", "model"]
 
 
 def test_json_before_the_command_is_told_where_it_goes(me: Terminal) -> None:
