@@ -12,7 +12,7 @@ from antiphon.cli.chat_session import open_chat
 from antiphon.cli.command import ConversationArgument, command
 from antiphon.cli.keyboard import Keyboard, raw_keyboard
 from antiphon.cli.new import begin_default
-from antiphon.cli.send import ConflictOption, ProfileOption, parse_conflict
+from antiphon.cli.send import ProfileOption, conflict_option, parse_conflict
 from antiphon.cli.session import Session
 from replica.io import Replica
 from replica.log import Conflict
@@ -26,7 +26,7 @@ def register(app: typer.Typer) -> None:
         session: Session,
         conversation: ConversationArgument = None,
         *,
-        conflict: ConflictOption = None,
+        conflict: Annotated[str | None, conflict_option("behind /fork")] = None,
         max_tokens: Annotated[
             int | None, typer.Option(metavar="N", min=1, help="Output tokens per answer.")
         ] = None,

@@ -65,14 +65,18 @@ REFUSED_STEP = (
     "`antiphon send` without TEXT asks once more, with other options; `antiphon fork --at ENTRY`"
     " goes further back; /undo in `antiphon chat` takes the message back."
 )
-ConflictOption = Annotated[
-    str | None,
-    typer.Option(
+
+
+def conflict_option(forking: str) -> Any:
+    """Return the option of a way beside an awaited answer, with the cases that fork without it."""
+    return typer.Option(
         metavar="queue|fork",
         help="If the branch has an awaited answer: queue behind it, or fork."
-        " Default: queue; fork with --at or without TEXT.",
-    ),
-]
+        f" Default: queue; fork {forking}.",
+    )
+
+
+ConflictOption = Annotated[str | None, conflict_option("with --at or without TEXT")]
 
 
 MessageArgument = Annotated[

@@ -1,6 +1,7 @@
 """Texts that say what is the case: counts, errors with their own next step, one error style."""
 
 import os
+import re
 
 import pytest
 import typer.main
@@ -87,6 +88,18 @@ def test_wrong_usage_is_reported_like_every_other_error(me: Terminal, arguments:
     path = ["antiphon", *arguments[: is_command + is_below]]
     assert step == f"  next    `{' '.join(path)} --help` shows its arguments and options."
     assert reason == "  reason  USAGE_INVALID"
+
+
+def test_the_help_names_only_options_that_the_command_has() -> None:
+    root, of_others = typer.main.get_command(app), set()
+    for name, command in root.commands.items():  # type: ignore[attr-defined]  # a group
+        own = {
+            option for param in command.params for option in (*param.opts, *param.secondary_opts)
+        }
+        for param in command.params:
+            named = set(re.findall(r"--[a-z-]+", getattr(param, "help", None) or ""))
+            of_others |= {(name, param.name, option) for option in named - own}
+    assert of_others == set()
 
 
 def test_the_log_shows_words_as_text_and_every_kind_as_json(me: Terminal) -> None:
