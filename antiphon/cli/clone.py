@@ -7,6 +7,7 @@ import typer
 from rich.text import Text
 
 from antiphon.cli.command import command
+from antiphon.cli.config import Settings
 from antiphon.cli.errors import NotAtTheHub, PrefixUnknown
 from antiphon.cli.next_command import next_command
 from antiphon.cli.output import brief
@@ -15,7 +16,7 @@ from antiphon.cli.rows import counted
 from antiphon.cli.session import Session, only_match, refusals_of
 from replica.conversation import Conversation, refusal_of
 from replica.errors import AntiphonError
-from replica.ids import ID_BYTES, ConversationId, short
+from replica.ids import ID_BYTES, ConversationId, PublicKey, short
 from replica.io import Replica, fetch_missing, listed, require_link
 
 
@@ -47,11 +48,7 @@ def register(app: typer.Typer) -> None:
             await require_link(replica, session.settings.sync_timeout_s)
             wanted = await _wanted(replica, conversation)
             if not wanted:
-                restore = next_command(session.settings, "key", "restore", "BACKUP")
-                session.out.note(
-                    f"the hub lists no conversation for your key {replica.public.hex()}."
-                    f" next: {restore}, or ask an owner for an invitation"
-                )
+                session.out.note(_nothing_words(session.settings, replica.public))
                 return 1
             complete = await fetch_all(session, replica, wanted)
             held = [stored.conversation for stored in await replica.store.conversations()]
@@ -69,6 +66,15 @@ async def fetch_all(session: Session, replica: Replica, wanted: tuple[Conversati
         complete = complete and fetched.is_complete
         _report(session, conversation, fetched)
     return complete
+
+
+def _nothing_words(settings: Settings, key: PublicKey) -> str:
+    new, join = next_command(settings, "new"), next_command(settings, "join", "CODE")
+    restore = next_command(settings, "key", "restore", "BACKUP")
+    return (
+        f"the hub lists no conversation for your key {key.hex()}. next: {new}, or {join} with an"
+        f" owner's invitation; if yours are of another key, {restore}"
+    )
 
 
 async def _wanted(replica: Replica, prefix: str | None) -> tuple[ConversationId, ...]:

@@ -14,6 +14,7 @@ from antiphon.cli.command import ConversationArgument, command
 from antiphon.cli.errors import InvitationUnknown, InviteHubAway, InviteHubChanged
 from antiphon.cli.new import ROLES
 from antiphon.cli.next_command import next_command
+from antiphon.cli.rows import counted
 from antiphon.cli.session import Session
 from antiphon.cli.tables import plain_table
 from replica.conversation import (
@@ -265,6 +266,10 @@ async def join(
         )  # fmt: skip
         return
     role = invitation.role.name.lower()
-    pieces = (invitation.conversation.hex(), f"joined as {role}", f"{entries} entries")
+    pieces = (
+        invitation.conversation.hex(),
+        f"joined as {role}",
+        counted(entries, "entry", "entries"),
+    )
     session.out.item(Text(), *pieces)
     session.out.note(Text(f"next: {next_command(session.settings, 'chat')}", style="dim"))

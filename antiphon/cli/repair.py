@@ -174,12 +174,9 @@ async def _fetch_rest(session: Session) -> _Rest:
         asked = _Asked()
         if replica.hub.is_linked:
             asked = await _fetch(session, replica, with_listed=unfetched is not None)
-        else:
-            error = replica.hub.last_error or HubUnreachable()
-            session.out.note(f"the hub could not be asked for the rest: {brief(error)}")
-            again = f"{next_command(session.settings, 'repair')}, once it is back"
-            session.out.note(f"next: {again if means_away(error) else step_of(error)}")
         left = await _left(session, replica.store, replica.load, asked.refused)
+        if not replica.hub.is_linked and (unfetched is not None or left.missing or left.bodies):
+            _say_unasked(session, replica.hub.last_error or HubUnreachable())
         rest = _say_rest(session, unfetched, left, is_asked=asked.is_whole)
         if unfetched is not None and asked.is_whole:
             # Only now that it was said: what no hub has is not missed for ever (DECISIONS D565).
@@ -187,6 +184,12 @@ async def _fetch_rest(session: Session) -> _Rest:
         missing = left.missing + rest + left.bodies
         is_open = unfetched is not None and not replica.hub.is_linked
         return _Rest(missing, was_left=unfetched is not None, is_open=is_open)
+
+
+def _say_unasked(session: Session, error: AntiphonError) -> None:
+    session.out.note(f"the hub could not be asked for the rest: {brief(error)}")
+    again = f"{next_command(session.settings, 'repair')}, once it is back"
+    session.out.note(f"next: {again if means_away(error) else step_of(error)}")
 
 
 async def _fetch(session: Session, replica: Replica, *, with_listed: bool) -> _Asked:

@@ -168,10 +168,9 @@ class Session:
 
     def require_store(self) -> Path:
         """Return the path of the store. Raises NothingHere if there is none, StoreCorrupt."""
-        path = self.settings.store_path
         if not self.has_store():
-            raise NothingHere(f"{path} does not exist")
-        return path
+            raise NothingHere
+        return self.settings.store_path
 
     def has_store(self) -> bool:
         """Say whether there is a store. Raises StoreCorrupt if there was one and it is gone."""

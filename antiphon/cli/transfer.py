@@ -72,7 +72,8 @@ async def export(
             }
         )  # fmt: skip
         return
-    session.out.show(f"{file}  {len(held.log)} entries, {len(blobs)} blobs, {size:,} bytes")
+    entries = counted(len(held.log), "entry", "entries")
+    session.out.show(f"{file}  {entries}, {counted(len(blobs), 'blob', 'blobs')}, {size:,} bytes")
     if held.damage or losses.count:
         session.say_damaged(held, losses)
     step = next_command(session.settings, "verify", "--bundle", str(file))
@@ -141,7 +142,7 @@ def _asks_first(session: Session, held: Conversation, *, hub: bool) -> bool:
     where = "this replica and the hub, for good" if hub else "this replica"
     return is_confirmed(
         session.out,
-        [f"{short(held.id)}  {title_of(held)}  ({len(held.log)} entries)"],
+        [f"{short(held.id)}  {title_of(held)}  ({counted(len(held.log), 'entry', 'entries')})"],
         f"Delete it from {where}?",
         Unconfirmed("there is no terminal to ask whether to delete it"),
     )
@@ -251,9 +252,10 @@ def _show_bundle(session: Session, bundle: Bundle) -> None:
             session.out.emit(entry_record(held, entry))
         elif entry.header.kind in TALK:
             print_row(session, row_of(held, entry, names))
-    session.out.note(
-        f"{short(conversation)}: {findings.entries} entries, {findings.seals} seals,"
-        f" {len(findings.bad)} bad; nothing was stored"
-    )
+    numbers = (
+        counted(findings.entries, "entry", "entries"), counted(findings.seals, "seal", "seals"),
+        f"{len(findings.bad)} bad",
+    )  # fmt: skip
+    session.out.note(f"{short(conversation)}: {', '.join(numbers)}; nothing was stored")
     if findings.bad:
         raise ChecksFailed(findings.bad[0])

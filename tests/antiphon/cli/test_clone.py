@@ -39,6 +39,7 @@ def test_a_stranger_clones_nothing(world: World, me: Terminal) -> None:
     result = other.run("clone")
     assert result.exit_code == 1
     assert "key restore" in result.stderr
+    assert "next: antiphon new, or antiphon join CODE with an owner's invitation;" in result.stderr
     assert other.refused("clone", conversation[:12]) == "ID_UNKNOWN"
     result = other.run("clone", conversation, "--json")
     assert result.exit_code == 1

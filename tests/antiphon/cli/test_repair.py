@@ -89,6 +89,17 @@ def test_without_the_hub_a_repair_says_what_is_lost(
     assert "y" * 20_000 in me.ok("log", talked)
 
 
+def test_without_the_hub_a_healthy_store_needs_no_other_repair(
+    world: World, me: Terminal, talked: str
+) -> None:
+    """It said to repair again once the hub is back, and that there is nothing to repair."""
+    go_offline(world)
+    result = me.run("repair")
+    assert (result.stdout, result.exit_code) == ("nothing to repair\n", 0)
+    assert "next:" not in result.stderr
+    assert talked in str(me.records("list"))
+
+
 def test_an_empty_file_is_said_and_filled_again(world: World, me: Terminal, talked: str) -> None:
     digest = me.record("verify", talked)["digest"]
     me.store_path.write_bytes(b"")

@@ -90,6 +90,20 @@ def test_wrong_usage_is_reported_like_every_other_error(me: Terminal, arguments:
     assert reason == "  reason  USAGE_INVALID"
 
 
+def test_a_replica_without_conversations_says_so_in_one_way(me: Terminal) -> None:
+    for command in (["log"], ["send", "hello"], ["members", "list"], ["verify"], ["cancel"]):
+        told = me.run(*command).stderr
+        assert told.startswith("error: no conversation is held here yet\n"), command
+
+
+def test_one_of_a_kind_is_no_several(world: World, me: Terminal) -> None:
+    conversation = me.record("new")["conversation"]
+    me.ok("send", "hello")
+    bundle = str(world.folder / "bundle")
+    assert "  6 entries, 0 blobs, " in me.ok("export", conversation, bundle)
+    assert ": 6 entries, 1 seal, 0 bad;" in me.run("import", "--read-only", bundle).stderr
+
+
 def test_the_help_names_only_options_that_the_command_has() -> None:
     root, of_others = typer.main.get_command(app), set()
     for name, command in root.commands.items():  # type: ignore[attr-defined]  # a group
