@@ -133,11 +133,11 @@ async def start(config: HostConfig, engine: TorchEngine | None = None) -> AsyncI
     data_dir = await _own_folder(config)
     store = data_dir / "log" / "log.db"
     key = load_or_begin(data_dir / "identity.key", store, is_host=True)
-    hub_key = await _hub_key(config, store, invitations)  # before a model is read
     authenticator = Authenticator(key, load_or_create_secret(data_dir / "ticket.secret"))
     derived = data_dir / "derived"
     ring = _ring(config, data_dir, derived)
     pages = _checkpoints(config, derived, ring)
+    hub_key = await _hub_key(config, store, invitations)  # before a model is read
     operators = Operators(authenticator.public, map(key_from_hex, config.operator_keys))
     offers, engine = await _load(config, engine)
     profiles = _profiles(config, offers, pages, ring)

@@ -321,7 +321,7 @@ async def test_a_host_that_starts_on_a_full_disk_drops_checkpoints_before_it_ope
     monkeypatch.setattr(manifest_files, "spare_at", lambda _folder: -1)
     held = []
 
-    async def look(*_arguments: object) -> None:
+    def look(*_arguments: object) -> None:
         held.extend(served.checkpoints.iterdir())
         raise StoreFull
 
