@@ -186,7 +186,9 @@ export class Client extends EventEmitter {
 
   settle({ outcomes }) {
     this.kept.unacked = this.kept.unacked.filter((one) => !outcomes.some(({ id }) => id.toString('base64') === one.id));
-    if (outcomes.some(({ durable }) => !durable)) this.beginEpoch(); // the lane has a gap now
+    const refused = outcomes.filter(({ durable }) => !durable).map(({ id }) => id.toString('hex'));
+    if (refused.includes(this.kept.conversation)) ['conversation', 'host', 'lane'].forEach((name) => delete this.kept[name]); // the next turn begins anew
+    if (refused.length) this.beginEpoch(); // the lane has a gap now
     this.save(); // before anybody is told, and may end the process
     for (const { id, durable, fault, warning } of outcomes) {
       if (warning) this.emit('warning', warning);

@@ -47,12 +47,10 @@ export function read(bytes) {
     }
   };
   const content = (length) => bytes.subarray(at, (at += length));
+  const readers = { 0: number, 1: () => content(8).readBigUInt64LE(), 2: () => content(Number(number())), 5: () => content(4) };
   while (at < bytes.length) {
-    const tag = Number(number()), wire = tag & 7;
-    if (![0, 1, 2, 5].includes(wire)) throw new Error(`wire type ${wire}`);
-    const value = wire === 0 ? number() : wire === 2 ? content(Number(number()))
-      : wire === 1 ? content(8).readBigUInt64LE() : content(4);
-    found.set(tag >> 3, [...(found.get(tag >> 3) ?? []), value]);
+    const tag = Number(number()), value = readers[tag & 7](); // throws for a group
+    found.get(tag >> 3)?.push(value) ?? found.set(tag >> 3, [value]);
   }
   return (one) => found.get(one) ?? [];
 }
