@@ -106,10 +106,9 @@ export class Client extends EventEmitter {
     this.renewal ??= setInterval(() => this.authenticate().catch(() => {}), RENEWAL_MS).unref();
   }
 
-  async call(name, request) {
-    if (!this.metadata) await this.authenticate();
-    return this.unary(name, request, this.metadata);
-  }
+  async ticket() { return this.metadata ?? (await this.authenticate(), this.metadata); }
+
+  async call(name, request) { return this.unary(name, request, await this.ticket()); }
 
   // Repeat an action until it works or fails for good.
   async retried(action) {
@@ -169,9 +168,7 @@ export class Client extends EventEmitter {
   }
 
   // Push what is not acked, always as the same bytes, until each entry has an outcome.
-  flush() {
-    this.flushing = this.flushing.then(() => this.pushAll()).catch((error) => this.emit('failed', error));
-  }
+  flush() { this.flushing = this.flushing.then(() => this.pushAll()).catch((error) => this.emit('failed', error)); }
 
   async pushAll() {
     const bytes = (text) => Buffer.from(text, 'base64'), parts = [];
@@ -200,9 +197,9 @@ export class Client extends EventEmitter {
   watch() { this.watching ??= this.retried((worked) => this.watchOnce(worked)).catch((error) => this.emit('failed', error)); }
 
   async watchOnce(worked) {
-    if (!this.metadata) await this.authenticate();
+    const metadata = await this.ticket();
     const request = { conversation: this.conversation, cursor: [...this.cursor.values()].slice(-HEADS), drafts: true };
-    const stream = this.stream = this.stub.Watch(request, this.metadata), seen = new Map(this.cursor);
+    const stream = this.stream = this.stub.Watch(request, metadata), seen = new Map(this.cursor);
     const silence = setTimeout(() => stream.cancel(), SILENCE_MS); // three Beats are missing
     try {
       for await (const event of stream) {
@@ -236,10 +233,12 @@ export class Client extends EventEmitter {
   }
 
   receiveEntry(raw, seen) {
-    const { id, author, epoch, track, seq, kind } = e.opened(raw), by = author.toString('hex'), lane = `${by} ${epoch} ${track}`;
+    const entry = e.opened(raw);
+    if (!entry) return;
+    const { id, author, epoch, track, seq, kind } = entry, by = author.toString('hex'), lane = `${by} ${epoch} ${track}`;
     seen.delete(lane); seen.set(lane, { author, epoch: String(epoch), track, seq: String(seq), id });
-    const isShown = kind === e.KIND.GENERATION && by === this.kept.host && raw.body?.length; // the host we named
-    if (isShown) this.texts.set(id.toString('hex'), e.shown(raw.body));
+    const isShown = kind === e.KIND.GENERATION && by === this.kept.host && e.isWhole(raw, entry); // the host we named
+    if (isShown) this.texts.set(id.toString('hex'), e.shown(raw.body) ?? { text: '', fault: 'BODY_VOID: the answer does not parse' });
   }
 
   receiveDraft({ request, run, byte_offset: offset, data }) {
@@ -253,7 +252,7 @@ export class Client extends EventEmitter {
     const asked = request.toString('hex'), answer = generation.toString('hex'), shown = this.texts.get(answer);
     this.texts.delete(answer); // where it is told again, its entry comes again
     if (this.told.has(asked) || !this.told.add(asked)) return; // a Watch that ended before its Hint says it again
-    this.emit('answer', { request: asked, text: shown?.text ?? '', refused: seal.length ? '' : shown?.detail ?? 'no body' });
+    this.emit('answer', { request: asked, text: shown?.text ?? '', refused: shown?.fault || (seal.length ? '' : shown?.detail ?? 'no body') });
   }
 
   close() {

@@ -11,18 +11,13 @@ export const sha256 = (...parts) => createHash('sha256').update(Buffer.concat(pa
 export const le8 = (number) => Buffer.from(new BigUint64Array([BigInt(number)]).buffer); // on little-endian machines
 export const pae = (tag, data) => Buffer.concat([le8(tag.length), Buffer.from(tag), le8(data.length), data]);
 
-function varint(value) {
-  const bytes = [];
-  let rest = BigInt(value);
-  for (; rest >= 0x80n; rest >>= 7n) bytes.push(Number(rest & 0x7fn) | 0x80);
-  return Buffer.from([...bytes, Number(rest)]);
-}
+const varint = (n) => (n < 0x80n ? [Number(n)] : [Number(n & 0x7fn) | 0x80, ...varint(n >> 7n)]);
 
 function field(number, value) {
-  if (value?.fixed !== undefined) return Buffer.concat([varint((number << 3) | 1), le8(value.fixed)]);
-  const content = value?.present ?? value;
-  if (!Buffer.isBuffer(content)) return Buffer.concat([varint(number << 3), varint(content)]);
-  return Buffer.concat([varint((number << 3) | 2), varint(content.length), content]);
+  const tag = (wire) => varint(BigInt((number << 3) | wire)), content = value?.present ?? value;
+  if (value?.fixed !== undefined) return Buffer.from([...tag(1), ...le8(value.fixed)]);
+  if (!Buffer.isBuffer(content)) return Buffer.from([...tag(0), ...varint(BigInt(content))]);
+  return Buffer.concat([Buffer.from([...tag(2), ...varint(BigInt(content.length))]), content]);
 }
 
 // Encode {number: value}: a Buffer, a number, {fixed} for fixed64, an array for a repeated field,
@@ -34,26 +29,30 @@ export function message(fields) {
       .map((one) => field(Number(number), one))));
 }
 
-// Return a function of a field number: all values of that field, numbers as BigInt.
+// Return a function of a field number: all values of that field, numbers as BigInt. Throws where the bytes are no message.
 export function read(bytes) {
   const found = new Map();
   let at = 0;
   const number = () => {
-    for (let value = 0n, shift = 0n; ; shift += 7n) {
-      const byte = bytes[at++];
-      if (byte === undefined) throw new Error('the message is cut off');
-      value |= BigInt(byte & 0x7f) << shift;
-      if (byte < 0x80) return value;
-    }
+    const byte = content(1)[0];
+    return byte < 0x80 ? BigInt(byte) : BigInt(byte & 0x7f) | (number() << 7n);
   };
-  const content = (length) => bytes.subarray(at, (at += length));
+  const content = (length) => {
+    if (at + length > bytes.length) throw new Error('the message is cut off');
+    return bytes.subarray(at, (at += length));
+  };
   const readers = { 0: number, 1: () => content(8).readBigUInt64LE(), 2: () => content(Number(number())), 5: () => content(4) };
   while (at < bytes.length) {
-    const tag = Number(number()), value = readers[tag & 7](); // throws for a group
+    const tag = Number(number()), value = readers[tag & 7](); // there are no groups
     found.get(tag >> 3)?.push(value) ?? found.set(tag >> 3, [value]);
   }
   return (one) => found.get(one) ?? [];
 }
+
+// Return what an action returns, or undefined where it throws: a peer's bytes that can't be read.
+export const readable = (action) => {
+  try { return action(); } catch { return undefined; }
+};
 
 export class Key {
   constructor(seed) {
@@ -65,7 +64,7 @@ export class Key {
 
 export function isSigned(by, signature, data) {
   const key = { kty: 'OKP', crv: 'Ed25519', x: by.toString('base64url') };
-  return verify(null, data, createPublicKey({ key, format: 'jwk' }), signature);
+  return readable(() => verify(null, data, createPublicKey({ key, format: 'jwk' }), signature)) === true;
 }
 
 // The bytes that a hub (role 1) and a client (role 2) sign (spec/04-link §3).
@@ -92,17 +91,19 @@ export const grantHost = (host) => message({ 1: message({ 1: host, 2: HOST }) })
 export const said = (text) => message({ 1: USER, 2: [message({ 1: message({ 1: Buffer.from(text) }) })] });
 export const request = (host) => message({ 1: host, 3: { present: Buffer.alloc(0) } }); // greedy
 
-// Return the text of a MESSAGE's or GENERATION's body, and why a GENERATION ended.
-export function shown(body) {
+// Return the text of a GENERATION's body, and why it ended; undefined for a void one (ENT-7).
+export const shown = (body) => readable(() => {
   const content = read(body.subarray(16));
   const texts = content(2).flatMap((part) => read(part)(1)).flatMap((text) => read(text)(1));
   return { text: texts.map(String).join(''), detail: content(5).map(String).join('') };
-}
+});
 
-// Read an entry of a peer: its id is computed, its body and signature are checked.
-export function opened({ header, signature, body }) {
-  const fields = read(header), bytes = (n) => fields(n)[0] ?? Buffer.alloc(0), int = (n) => fields(n)[0] ?? 0n;
-  if (!isSigned(bytes(2), signature, pae('antiphon/v1/signature', header))) throw new Error('not signed');
-  if (body?.length && !sha256(body).equals(bytes(12))) throw new Error('another body');
-  return { id: entryId(header), author: bytes(2), epoch: int(3), track: Number(int(4)), seq: int(5), kind: Number(int(10)) };
-}
+// Read the header of a peer's entry, and compute its id; undefined where it can't be read.
+export const opened = ({ header }) => readable(() => {
+  const fields = read(header), bytes = (n) => Buffer.from(fields(n)[0] ?? []), int = (n) => BigInt(fields(n)[0] ?? 0);
+  return { id: entryId(header), author: bytes(2), epoch: int(3), track: Number(int(4)), seq: int(5), kind: Number(int(10)), digest: bytes(12) };
+});
+
+// Return whether an entry is its author's, and its body, where it is there, the one that was signed.
+export const isWhole = ({ header, signature, body }, { author, digest }) =>
+  isSigned(author, signature, pae('antiphon/v1/signature', header)) && (!body.length || sha256(body).equals(digest));
