@@ -11,8 +11,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import * as e from './encode.mjs';
 
 const PROTO = { includeDirs: [new URL('../../proto', import.meta.url).pathname], keepCase: true, longs: String, defaults: true };
-const loaded = loader.loadSync('antiphon/v1/sync.proto', PROTO);
-const { SyncService } = grpc.loadPackageDefinition(loaded).antiphon.v1;
+const { SyncService } = grpc.loadPackageDefinition(loader.loadSync('antiphon/v1/sync.proto', PROTO)).antiphon.v1;
 
 const TEXT_BYTES = 511 * 1024, HEADS = 8192, CALL_MS = 20_000, SILENCE_MS = 60_000, RENEWAL_MS = 300_000, BACKOFF_MS = [200, 400, 800, 1600, 3200];
 const LOOPBACK = /^(localhost|127(\.\d{1,3}){3}|\[::1\]):\d+$/; // there is no TLS here (TRUST-3)
@@ -93,13 +92,13 @@ export class Client extends EventEmitter {
     if (!LOOPBACK.test(this.address)) throw new Refused('TLS_REQUIRED', 'the address is not HOST:PORT on loopback.', 'Open a tunnel, and use its end here.');
     const first = { client_key: this.key.public, client_nonce: randomBytes(32) };
     const { challenge } = await this.unary('Authenticate', first);
-    const shown = challenge.hub_key.toString('hex');
-    if (shown !== (this.kept.hub ??= shown)) throw new Refused('PEER_IDENTITY_CHANGED', shown, 'Ask the operator.');
-    const bytes = (role) => e.transcript(role, this.key.public, first.client_nonce, challenge);
-    if (challenge.certificate_digest.length || Number(challenge.expire_time_ms) <= Date.now()
+    const shown = challenge?.hub_key.toString('hex') ?? 'no key', bytes = (role) => e.transcript(role, this.key.public, first.client_nonce, challenge);
+    if (this.kept.hub && shown !== this.kept.hub) throw new Refused('PEER_IDENTITY_CHANGED', `the hub shows ${shown}.`, 'Ask the operator.');
+    if (challenge?.hub_nonce.length !== 32 || challenge.certificate_digest.length || Number(challenge.expire_time_ms) <= Date.now()
       || !e.isSigned(challenge.hub_key, challenge.hub_signature, bytes(1))) {
-      throw new Refused('PROOF_INVALID', 'the hub does not prove its key', 'Compare clocks and keys.');
+      throw new Refused('PROOF_INVALID', 'the hub does not prove its key.', 'Compare clocks and keys.');
     }
+    this.kept.hub = shown; // proved
     const { ticket } = await this.unary('Authenticate', { ...first, challenge, client_signature: this.key.sign(bytes(2)) });
     (this.metadata = new grpc.Metadata()).set('antiphon-ticket-bin', ticket);
     // A proof on this connection extends its Watch, too.
@@ -107,7 +106,6 @@ export class Client extends EventEmitter {
   }
 
   async ticket() { return this.metadata ?? (await this.authenticate(), this.metadata); }
-
   async call(name, request) { return this.unary(name, request, await this.ticket()); }
 
   // Repeat an action until it works or fails for good.
@@ -118,6 +116,7 @@ export class Client extends EventEmitter {
       } catch (error) {
         const known = refusal(error);
         if (known.reason === 'TICKET_INVALID') this.metadata = undefined;
+        else if (known.reason === 'CURSOR_DIVERGED') this.cursor.clear();
         else if (!known.retryable) throw known;
         if (!this.closed) this.emit('retry', known);
         await sleep(Math.max(known.waitMs, BACKOFF_MS[Math.min(attempt, BACKOFF_MS.length - 1)]));
@@ -169,7 +168,6 @@ export class Client extends EventEmitter {
 
   // Push what is not acked, always as the same bytes, until each entry has an outcome.
   flush() { this.flushing = this.flushing.then(() => this.pushAll()).catch((error) => this.emit('failed', error)); }
-
   async pushAll() {
     const bytes = (text) => Buffer.from(text, 'base64'), parts = [];
     let size = Infinity; // of base64, which is longer than what a call may have: 1 MiB, 2,048 entries (spec/11-limits)
@@ -195,7 +193,6 @@ export class Client extends EventEmitter {
   }
 
   watch() { this.watching ??= this.retried((worked) => this.watchOnce(worked)).catch((error) => this.emit('failed', error)); }
-
   async watchOnce(worked) {
     const metadata = await this.ticket();
     const request = { conversation: this.conversation, cursor: [...this.cursor.values()].slice(-HEADS), drafts: true };
@@ -207,10 +204,6 @@ export class Client extends EventEmitter {
         worked();
         this.receive(event, seen);
       }
-    } catch (error) {
-      const known = refusal(error);
-      if (known.reason !== 'CURSOR_DIVERGED') throw known;
-      this.cursor.clear();
     } finally {
       clearTimeout(silence);
     }

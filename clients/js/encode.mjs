@@ -62,10 +62,17 @@ export class Key {
   sign = (data) => sign(null, data, this.private);
 }
 
-export function isSigned(by, signature, data) {
-  const key = { kty: 'OKP', crv: 'Ed25519', x: by.toString('base64url') };
-  return readable(() => verify(null, data, createPublicKey({ key, format: 'jwk' }), signature)) === true;
+const PRIME = 2n ** 255n - 19n, ORDER_8 = 0x05fc536d880238b13933c6d305acdfd5f098eff289f4c345b027b2c28f95e826n;
+function isPoint(bytes) {
+  const y = BigInt.asUintN(255, BigInt(`0x${Buffer.from(bytes).reverse().toString('hex')}`));
+  return y < PRIME && ![0n, 1n, PRIME - 1n, ORDER_8, PRIME - ORDER_8].includes(y); // of small order: anybody can sign for it
 }
+
+// VERIFY of spec/02-entry §4: canonical points of no small order; the library checks S and the equation.
+export const isSigned = (by, signature, data) => readable(() => {
+  const key = createPublicKey({ key: { kty: 'OKP', crv: 'Ed25519', x: by.toString('base64url') }, format: 'jwk' });
+  return isPoint(by) && isPoint(signature.subarray(0, 32)) && verify(null, data, key, signature);
+}) === true;
 
 // The bytes that a hub (role 1) and a client (role 2) sign (spec/04-link §3).
 export function transcript(role, clientKey, clientNonce, challenge) {
