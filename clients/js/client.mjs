@@ -3,11 +3,12 @@
 import grpc from '@grpc/grpc-js';
 import loader from '@grpc/proto-loader';
 import { createHash, randomBytes } from 'node:crypto';
-import { EventEmitter } from 'node:events';
+import { EventEmitter, once } from 'node:events';
 import fs from 'node:fs';
 import net from 'node:net';
 import path from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { promisify } from 'node:util';
 import * as e from './encode.mjs';
 
 const PROTO = { includeDirs: [new URL('../../proto', import.meta.url).pathname], keepCase: true, longs: String, defaults: true };
@@ -17,20 +18,21 @@ const TEXT_BYTES = 511 * 1024, HEADS = 8192, CALL_MS = 20_000, SILENCE_MS = 60_0
 const LOOPBACK = /^(localhost|127(\.\d{1,3}){3}|\[::1\]):\d+$/; // there is no TLS here (TRUST-3)
 const OPTIONS = { 'grpc.keepalive_time_ms': 20_000, 'grpc.keepalive_timeout_ms': 10_000, 'grpc.enable_http_proxy': 0, // TRUST-11
   'grpc.initial_reconnect_backoff_ms': 200, 'grpc.max_reconnect_backoff_ms': 3_000 };
-// Without an ErrorInfo the error is gRPC's or a proxy's: these codes say that nothing was decided.
-const TRANSPORT = ['UNAVAILABLE', 'DEADLINE_EXCEEDED', 'CANCELLED', 'INTERNAL', 'UNKNOWN', 'RESOURCE_EXHAUSTED'];
+const TRANSPORT = ['UNAVAILABLE', 'DEADLINE_EXCEEDED', 'CANCELLED', 'INTERNAL', 'UNKNOWN', 'RESOURCE_EXHAUSTED']; // nothing was decided
+
+const coded = (entry, code) => Object.fromEntries(Object.entries(entry).map(([name, value]) => [name, code(value)]));
 
 export class Refused extends Error {
   constructor(reason, detail, nextStep, { retryable = false, waitMs = 0 } = {}) {
-    super(`${reason}: ${detail} ${nextStep}`.trim());
-    Object.assign(this, { reason, retryable, waitMs });
+    super();
+    Object.assign(this, { reason, retryable, waitMs, message: `${reason}: ${detail} ${nextStep}`.trim() });
   }
 }
 
 // Return the typed error of a failed call, from its trailer (spec/10-errors §2).
 export function refusal(error) {
   if (error instanceof Refused) return error;
-  if (error.code === undefined) throw error; // a bug here, not an answer
+  if (typeof error.code !== 'number') throw error; // of this program or its disk
   const trailer = error.metadata?.get('grpc-status-details-bin')[0];
   const none = Buffer.alloc(0), details = {};
   for (const any of trailer ? e.read(trailer)(3) : []) {
@@ -57,18 +59,15 @@ export class Client extends EventEmitter {
     this.beginEpoch();
     // texts: of generations to be told, by id; told: requests whose answer was told; cursor: lane heads as of the last Hint, latest last
     Object.assign(this, { texts: new Map(), told: new Set(), draft: {}, cursor: new Map(), flushing: Promise.resolve() });
-    this.hinted = new Promise((resolve) => this.once('hint', resolve));
     if (process.platform !== 'linux') return; // One process at a time: the kernel drops such a name with its process.
-    const taken = new Refused('FOLDER_TAKEN', 'another process uses the folder.', 'End it first.');
-    this.lock = net.createServer().unref().on('error', () => this.emit('failed', taken));
+    const isTaken = () => this.emit('failed', new Refused('FOLDER_TAKEN', 'another process uses the folder.', 'End it first.'));
+    this.lock = net.createServer().unref().on('error', isTaken);
     this.lock.listen(`\0antiphon ${createHash('sha256').update(fs.realpathSync(folder)).digest('hex')}`);
   }
 
-  // Begin fresh lanes: with each process, and where the hub refused an entry of the present ones.
-  beginEpoch() {
-    this.epoch = randomBytes(8).readBigUInt64LE() || 1n;
-    Object.assign(this, { last: {}, hint: this.latest }); // last: per track, seq, id and lamport of the last entry
-  }
+  // Begin fresh lanes: with each process, and where the hub refused an entry. last: per track, seq, id and lamport of the last entry.
+  beginEpoch() { Object.assign(this, { epoch: randomBytes(8).readBigUInt64LE() || 1n, last: {}, hint: this.latest }); }
+  get conversation() { return this.kept.conversation && Buffer.from(this.kept.conversation, 'hex'); }
 
   // Go on in the lane of an earlier process once a Hint names its last entry as the head (02 §7): lanes are bounded.
   goOn(heads, lane = this.kept.lane) {
@@ -81,11 +80,9 @@ export class Client extends EventEmitter {
   save() {
     fs.writeFileSync(`${this.file}.new`, JSON.stringify(this.kept), { mode: 0o600, flush: true });
     fs.renameSync(`${this.file}.new`, this.file);
-  }
-
-  unary(name, request, metadata = new grpc.Metadata()) {
-    return new Promise((resolve, reject) => this.stub[name](request, metadata, { deadline: Date.now() + CALL_MS },
-      (error, response) => (error ? reject(refusal(error)) : resolve(response))));
+    const folder = fs.openSync(path.dirname(this.file)); // the new name has to be durable, too
+    fs.fsyncSync(folder);
+    fs.closeSync(folder);
   }
 
   async authenticate() {
@@ -105,6 +102,7 @@ export class Client extends EventEmitter {
     this.renewal ??= setInterval(() => this.authenticate().catch(() => {}), RENEWAL_MS).unref();
   }
 
+  unary(name, request, metadata = new grpc.Metadata()) { return promisify(this.stub[name]).call(this.stub, request, metadata, { deadline: Date.now() + CALL_MS }); }
   async ticket() { return this.metadata ?? (await this.authenticate(), this.metadata); }
   async call(name, request) { return this.unary(name, request, await this.ticket()); }
 
@@ -130,32 +128,43 @@ export class Client extends EventEmitter {
     const place = { conversation: this.conversation, track, parents, basis, prev: prev?.id,
       seq: prev ? prev.seq + 1 : 0, lamport: prev ? Math.max(lamport, prev.lamport + 1) : lamport };
     const entry = e.signed(this.key, this.epoch, kind, content, place, { salt: randomBytes(16), timeMs: Date.now() });
-    this.kept.unacked.push(Object.fromEntries(Object.entries(entry).map(([name, b]) => [name, b.toString('base64')])));
     const { seq } = place, written = { seq, id: entry.id, lamport: place.lamport };
-    if (track) this.last[track] = written; // the genesis is on no track, and its lane ends with it
+    this.kept = { ...this.kept, unacked: [...this.kept.unacked, coded(entry, (b) => b.toString('base64'))] };
+    if (track) this.last = { ...this.last, [track]: written }; // the genesis is on no track, and its lane ends with it
     if (track === e.TRACK.CONVERSATION) this.kept.lane = { ...written, epoch: String(this.epoch), id: entry.id.toString('hex') };
     return written;
   }
 
-  get conversation() { return this.kept.conversation && Buffer.from(this.kept.conversation, 'hex'); }
+  // Return the first host, if the hub vouches for it (LINK-31).
+  async vouched() {
+    const { hosts: [first] } = await this.retried(() => this.call('Hosts', {}));
+    if (!first?.vouched) throw new Refused('NO_HOST', 'the hub vouches for no linked host', 'Start one.');
+    return first.info.key;
+  }
 
-  // Begin a conversation with the first host the hub vouches for (LINK-31).
-  async begin() {
-    const { hosts } = await this.retried(() => this.call('Hosts', {}));
-    if (!hosts[0]?.vouched) throw new Refused('NO_HOST', 'the hub vouches for no linked host', 'Start one.');
-    this.kept.host = hosts[0].info.key.toString('hex');
+  // Begin a conversation: write the genesis and the host's grant.
+  begin(host) {
     const genesis = this.write(e.KIND.GENESIS, e.genesis(this.key.public), { lamport: 0 });
-    this.kept.conversation = genesis.id.toString('hex');
+    this.kept = { ...this.kept, host: host.toString('hex'), conversation: genesis.id.toString('hex') };
     this.hint = { parents: [genesis.id], lamport: 1 };
-    this.write(e.KIND.MEMBER, e.grantHost(hosts[0].info.key), { ...this.hint, track: e.TRACK.MEMBERSHIP });
+    this.write(e.KIND.MEMBER, e.grantHost(host), { ...this.hint, track: e.TRACK.MEMBERSHIP });
   }
 
   // Say something and ask the host to answer; return the request's id. Works offline after the first Hint.
   async ask(text) {
     if (!text.trim()) throw new Refused('ARGUMENT_INVALID', 'the message is empty', 'Write some text.');
     if (Buffer.byteLength(text) > TEXT_BYTES) throw new Refused('BODY_TOO_LARGE', `more than ${TEXT_BYTES} bytes`, 'Send it in parts.');
-    if (!this.conversation) await (this.beginning ??= this.begin().finally(() => (this.beginning = undefined)));
-    if (!this.hint) await this.hinted;
+    const host = this.conversation ?? await (this.finding ??= this.vouched().finally(() => (this.finding = undefined)));
+    if (this.conversation && !this.hint) await once(this, 'hint');
+    const { kept, last, hint } = this;
+    try { return this.turn(text, host); } catch (error) {
+      Object.assign(this, { kept, last, hint }); // what could not be saved is not sent later either
+      throw error;
+    }
+  }
+
+  turn(text, host) {
+    if (!this.conversation) this.begin(host);
     const place = this.hint, at = { ...place, track: e.TRACK.CONVERSATION };
     const said = this.write(e.KIND.MESSAGE, e.said(text), at);
     const after = { ...at, parents: [said.id], lamport: said.lamport + 1 };
@@ -169,26 +178,27 @@ export class Client extends EventEmitter {
   // Push what is not acked, always as the same bytes, until each entry has an outcome.
   flush() { this.flushing = this.flushing.then(() => this.pushAll()).catch((error) => this.emit('failed', error)); }
   async pushAll() {
-    const bytes = (text) => Buffer.from(text, 'base64'), parts = [];
-    let size = Infinity; // of base64, which is longer than what a call may have: 1 MiB, 2,048 entries (spec/11-limits)
-    for (const { header, signature, body } of this.kept.unacked) {
-      if ((size += header.length + body.length) > 1e6 || parts.at(-1).length >= 500) size = parts.push([]) && header.length + body.length;
-      parts.at(-1).push({ header: bytes(header), signature: bytes(signature), body: bytes(body) });
+    while (this.kept.unacked.length && !this.closed) {
+      let size = 0; // of base64, which is longer than what a call may have: 1 MiB, 2,048 entries (spec/11-limits)
+      const end = this.kept.unacked.findIndex(({ header, body }, n) => (size += header.length + body.length) > 1e6 && n > 0);
+      const entries = this.kept.unacked.slice(0, end < 0 ? 500 : end).map((one) => coded(one, (text) => Buffer.from(text, 'base64')));
+      await this.retried(async () => this.settle(await this.call('Push', { entries })));
     }
-    for (const entries of parts) await this.retried(async () => this.settle(await this.call('Push', { entries })));
     if (this.conversation) this.watch();
   }
 
   settle({ outcomes }) {
-    this.kept.unacked = this.kept.unacked.filter((one) => !outcomes.some(({ id }) => id.toString('base64') === one.id));
+    const left = this.kept.unacked.filter((one) => !outcomes.some(({ id }) => id.toString('base64') === one.id));
+    if (left.length === this.kept.unacked.length) throw new Refused('UNAVAILABLE', 'the hub answers for no entry', '', { retryable: true });
     const refused = outcomes.filter(({ durable }) => !durable).map(({ id }) => id.toString('hex'));
+    this.kept.unacked = left;
     if (refused.includes(this.kept.conversation)) ['conversation', 'host', 'lane'].forEach((name) => delete this.kept[name]); // the next turn begins anew
     if (refused.length) this.beginEpoch(); // the lane has a gap now
     this.save(); // before anybody is told, and may end the process
+    const error = (fault) => new Refused(fault?.reason ?? 'UNKNOWN', fault?.detail ?? '', fault?.next_step ?? '');
     for (const { id, durable, fault, warning } of outcomes) {
-      if (warning) this.emit('warning', warning);
-      if (durable) this.emit('durable', id.toString('hex'));
-      else this.emit('refused', fault, id.toString('hex'));
+      if (warning) this.emit('warning', error(warning));
+      this.emit(...(durable ? ['durable', { id: id.toString('hex') }] : ['refused', error(fault), id.toString('hex')]));
     }
   }
 
@@ -204,9 +214,7 @@ export class Client extends EventEmitter {
         worked();
         this.receive(event, seen);
       }
-    } finally {
-      clearTimeout(silence);
-    }
+    } finally { clearTimeout(silence); }
     throw new Refused('UNAVAILABLE', 'the Watch ended', '', { retryable: true });
   }
 
@@ -238,7 +246,7 @@ export class Client extends EventEmitter {
     if (offset === 0) this.draft = { request, run, size: 0, text: '' }; // a new run, or a new Watch
     if (run !== this.draft.run || offset !== this.draft.size || !data.length) return;
     Object.assign(this.draft, { size: this.draft.size + data.length, text: this.draft.text + data });
-    this.emit('draft', this.draft.text);
+    this.emit('draft', { text: this.draft.text });
   }
 
   receiveAnswer({ request, seal, generation }) {

@@ -33,19 +33,14 @@ export function message(fields) {
 export function read(bytes) {
   const found = new Map();
   let at = 0;
-  const number = () => {
-    const byte = content(1)[0];
-    return byte < 0x80 ? BigInt(byte) : BigInt(byte & 0x7f) | (number() << 7n);
-  };
-  const content = (length) => {
-    if (at + length > bytes.length) throw new Error('the message is cut off');
-    return bytes.subarray(at, (at += length));
-  };
+  const content = (length) => bytes.subarray(at, (at += length));
+  const number = (byte = BigInt(content(1)[0])) => (byte < 0x80n ? byte : (byte & 0x7fn) | (number() << 7n));
   const readers = { 0: number, 1: () => content(8).readBigUInt64LE(), 2: () => content(Number(number())), 5: () => content(4) };
   while (at < bytes.length) {
     const tag = Number(number()), value = readers[tag & 7](); // there are no groups
     found.get(tag >> 3)?.push(value) ?? found.set(tag >> 3, [value]);
   }
+  if (at > bytes.length) throw new Error('the message is cut off');
   return (one) => found.get(one) ?? [];
 }
 

@@ -5,18 +5,15 @@ import readline from 'node:readline';
 import { Client } from './client.mjs';
 
 const print = (event, fields) => console.log(JSON.stringify({ event, ...fields }));
-const fail = ({ reason, message, next_step: step }) => { print('failed', { reason, detail: message ?? step }); process.exit(1); };
+const fail = ({ reason, code, message }) => { print('failed', { reason: reason ?? code, detail: message }); process.exit(1); };
 const [address, folder] = process.argv.slice(2), open = new Set();
 if (process.argv.length !== 4) fail({ reason: 'ARGUMENT_INVALID', message: 'usage: node main.mjs ADDRESS FOLDER' });
 let client, ended;
 try { client = new Client(address, folder); } catch ({ message }) { fail({ reason: 'FILE_UNUSABLE', message }); }
 const finish = () => ended && !open.size && client.close();
-client.on('draft', (text) => print('draft', { text }));
-client.on('durable', (id) => print('durable', { id }));
-client.on('warning', ({ reason, detail }) => print('warning', { reason, detail }));
-client.on('retry', ({ reason, message }) => print('retry', { reason, message }));
+for (const name of ['draft', 'durable', 'warning', 'retry', 'answer']) client.on(name, (fields) => print(name, fields));
 for (const name of ['refused', 'failed']) client.on(name, fail);
-client.on('answer', (answer) => { print('answer', answer); open.delete(answer.request); finish(); });
+client.on('answer', ({ request }) => { open.delete(request); finish(); });
 client.flush(); // send what an earlier process left, and follow the conversation
 for await (const line of readline.createInterface({ input: process.stdin })) {
   if (!line.trim()) continue;
