@@ -14,36 +14,27 @@ import * as e from './encode.mjs';
 const PROTO = { includeDirs: [new URL('../../proto', import.meta.url).pathname], keepCase: true, longs: String, defaults: true };
 const { SyncService } = grpc.loadPackageDefinition(loader.loadSync('antiphon/v1/sync.proto', PROTO)).antiphon.v1;
 
-const TEXT_BYTES = 511 * 1024, HEADS = 8192, CALL_MS = 20_000, SILENCE_MS = 60_000, RENEWAL_MS = 300_000, BACKOFF_MS = [200, 400, 800, 1600, 3200];
+const TEXT_BYTES = 511 * 1024, HEADS = 8192, CALL_MS = 20_000, SILENCE_MS = 60_000, RENEWAL_MS = 300_000, TIMER_MS = 2 ** 31 - 1, BACKOFF_MS = [200, 400, 800, 1600]; // a longer timer ends at once: TIMER_MS
 const LOOPBACK = /^(localhost|127(\.\d{1,3}){3}|\[::1\]):\d+$/; // there is no TLS here (TRUST-3)
 const OPTIONS = { 'grpc.keepalive_time_ms': 20_000, 'grpc.keepalive_timeout_ms': 10_000, 'grpc.enable_http_proxy': 0, // TRUST-11
   'grpc.initial_reconnect_backoff_ms': 200, 'grpc.max_reconnect_backoff_ms': 3_000 };
 const TRANSPORT = ['UNAVAILABLE', 'DEADLINE_EXCEEDED', 'CANCELLED', 'INTERNAL', 'UNKNOWN', 'RESOURCE_EXHAUSTED']; // nothing was decided
-
 const coded = (entry, code) => Object.fromEntries(Object.entries(entry).map(([name, value]) => [name, code(value)]));
 
 export class Refused extends Error {
-  constructor(reason, detail, nextStep, { retryable = false, waitMs = 0 } = {}) {
+  constructor(reason, detail = '', nextStep = '', { retryable = false, waitMs = 0 } = {}) {
     super();
     Object.assign(this, { reason, retryable, waitMs, message: `${reason}: ${detail} ${nextStep}`.trim() });
   }
 }
 
-// Return the typed error of a failed call, from its trailer (spec/10-errors §2).
+// Return the typed error of a failed call: what its trailer states (spec/10-errors §2), else gRPC's own.
 export function refusal(error) {
   if (error instanceof Refused) return error;
   if (typeof error.code !== 'number') throw error; // of this program or its disk
-  const trailer = error.metadata?.get('grpc-status-details-bin')[0];
-  const none = Buffer.alloc(0), details = {};
-  for (const any of trailer ? e.read(trailer)(3) : []) {
-    details[String(e.read(any)(1)[0]).split('google.rpc.')[1]] = e.read(e.read(any)(2)[0] ?? none);
-  }
-  const { ErrorInfo: info, RetryInfo: retry } = details, code = grpc.status[error.code];
-  if (!info) return new Refused(code, error.details, '', { retryable: TRANSPORT.includes(code) });
-  const metadata = Object.fromEntries(info(3).map((pair) => [1, 2].map((n) => String(e.read(pair)(n)[0]))));
-  const delay = e.read(retry?.(1)[0] ?? none), int = (n) => Number(delay(n)[0] ?? 0n);
-  return new Refused(String(info(1)[0]), error.details, metadata.next_step,
-    { retryable: Boolean(retry), waitMs: int(1) * 1000 + int(2) / 1e6 });
+  const code = grpc.status[error.code], stated = e.readable(() => e.stated(error.metadata.get('grpc-status-details-bin')[0]));
+  if (stated?.domain !== 'antiphon.v1') return new Refused(code, error.details, '', { retryable: TRANSPORT.includes(code) });
+  return new Refused(stated.reason, error.details, stated.nextStep, stated);
 }
 
 // Events: draft {text}, answer {request, text, refused}, warning, refused, retry, durable, failed.
@@ -58,7 +49,7 @@ export class Client extends EventEmitter {
     this.stub = new SyncService(address, grpc.credentials.createInsecure(), OPTIONS); // connects at the first call
     this.beginEpoch();
     // texts: of generations to be told, by id; told: requests whose answer was told; cursor: lane heads as of the last Hint, latest last
-    Object.assign(this, { texts: new Map(), told: new Set(), draft: {}, cursor: new Map(), flushing: Promise.resolve() });
+    Object.assign(this, { texts: new Map(), told: new Set(), draft: {}, cursor: new Map(), ending: new AbortController(), flushing: Promise.resolve() });
     if (process.platform !== 'linux') return; // One process at a time: the kernel drops such a name with its process.
     const isTaken = () => this.emit('failed', new Refused('FOLDER_TAKEN', 'another process uses the folder.', 'End it first.'));
     this.lock = net.createServer().unref().on('error', isTaken);
@@ -67,6 +58,7 @@ export class Client extends EventEmitter {
 
   // Begin fresh lanes: with each process, and where the hub refused an entry. last: per track, seq, id and lamport of the last entry.
   beginEpoch() { Object.assign(this, { epoch: randomBytes(8).readBigUInt64LE() || 1n, last: {}, hint: this.latest }); }
+  get closed() { return this.ending.signal.aborted; }
   get conversation() { return this.kept.conversation && Buffer.from(this.kept.conversation, 'hex'); }
 
   // Go on in the lane of an earlier process once a Hint names its last entry as the head (02 §7): lanes are bounded.
@@ -98,8 +90,7 @@ export class Client extends EventEmitter {
     this.kept.hub = shown; // proved
     const { ticket } = await this.unary('Authenticate', { ...first, challenge, client_signature: this.key.sign(bytes(2)) });
     (this.metadata = new grpc.Metadata()).set('antiphon-ticket-bin', ticket);
-    // A proof on this connection extends its Watch, too.
-    this.renewal ??= setInterval(() => this.authenticate().catch(() => {}), RENEWAL_MS).unref();
+    this.renewal ??= setInterval(() => this.authenticate().catch(() => {}), RENEWAL_MS).unref(); // extends the Watch on this connection
   }
 
   unary(name, request, metadata = new grpc.Metadata()) { return promisify(this.stub[name]).call(this.stub, request, metadata, { deadline: Date.now() + CALL_MS }); }
@@ -117,7 +108,8 @@ export class Client extends EventEmitter {
         else if (known.reason === 'CURSOR_DIVERGED') this.cursor.clear();
         else if (!known.retryable) throw known;
         if (!this.closed) this.emit('retry', known);
-        await sleep(Math.max(known.waitMs, BACKOFF_MS[Math.min(attempt, BACKOFF_MS.length - 1)]));
+        const wait = Math.min(TIMER_MS, Math.max(known.waitMs, BACKOFF_MS[attempt] ?? 3200));
+        await sleep(wait, undefined, { signal: this.ending.signal }).catch(() => {});
       }
     }
   }
@@ -138,7 +130,7 @@ export class Client extends EventEmitter {
   // Return the first host, if the hub vouches for it (LINK-31).
   async vouched() {
     const { hosts: [first] } = await this.retried(() => this.call('Hosts', {}));
-    if (!first?.vouched) throw new Refused('NO_HOST', 'the hub vouches for no linked host', 'Start one.');
+    if (!first?.vouched || first.info?.key.length !== 32) throw new Refused('NO_HOST', 'the hub vouches for no linked host', 'Start one.');
     return first.info.key;
   }
 
@@ -152,7 +144,7 @@ export class Client extends EventEmitter {
 
   // Say something and ask the host to answer; return the request's id. Works offline after the first Hint.
   async ask(text) {
-    if (!text.trim()) throw new Refused('ARGUMENT_INVALID', 'the message is empty', 'Write some text.');
+    if (!text.trim() || !text.isWellFormed()) throw new Refused('ARGUMENT_INVALID', 'the message is empty or no Unicode text.', 'Write some text.');
     if (Buffer.byteLength(text) > TEXT_BYTES) throw new Refused('BODY_TOO_LARGE', `more than ${TEXT_BYTES} bytes`, 'Send it in parts.');
     const host = this.conversation ?? await (this.finding ??= this.vouched().finally(() => (this.finding = undefined)));
     if (this.conversation && !this.hint) await once(this, 'hint');
@@ -195,7 +187,7 @@ export class Client extends EventEmitter {
     if (refused.includes(this.kept.conversation)) ['conversation', 'host', 'lane'].forEach((name) => delete this.kept[name]); // the next turn begins anew
     if (refused.length) this.beginEpoch(); // the lane has a gap now
     this.save(); // before anybody is told, and may end the process
-    const error = (fault) => new Refused(fault?.reason ?? 'UNKNOWN', fault?.detail ?? '', fault?.next_step ?? '');
+    const error = (fault) => new Refused(fault?.reason ?? 'UNKNOWN', fault?.detail, fault?.next_step);
     for (const { id, durable, fault, warning } of outcomes) {
       if (warning) this.emit('warning', error(warning));
       this.emit(...(durable ? ['durable', { id: id.toString('hex') }] : ['refused', error(fault), id.toString('hex')]));
@@ -257,7 +249,7 @@ export class Client extends EventEmitter {
   }
 
   close() {
-    this.closed = true;
+    this.ending.abort();
     clearInterval(this.renewal);
     this.stream?.cancel();
     this.lock?.close();

@@ -69,11 +69,10 @@ export const isSigned = (by, signature, data) => readable(() => {
   return isPoint(by) && isPoint(signature.subarray(0, 32)) && verify(null, data, key, signature);
 }) === true;
 
-// The bytes that a hub (role 1) and a client (role 2) sign (spec/04-link §3).
+// The bytes that a hub (role 1) and a client (role 2) sign (spec/04-link §3), without TLS.
 export function transcript(role, clientKey, clientNonce, challenge) {
-  const certificate = challenge.certificate_digest.length ? challenge.certificate_digest : Buffer.alloc(32);
   return pae('antiphon/v1/authenticate', Buffer.concat([challenge.hub_key, clientKey, clientNonce,
-    challenge.hub_nonce, certificate, le8(challenge.expire_time_ms), Buffer.from([role])]));
+    challenge.hub_nonce, Buffer.alloc(32), le8(challenge.expire_time_ms), Buffer.from([role])]));
 }
 
 export const entryId = (header) => sha256(pae('antiphon/v1/entry', header));
@@ -99,6 +98,15 @@ export const shown = (body) => readable(() => {
   const texts = content(2).flatMap((part) => read(part)(1)).flatMap((text) => read(text)(1));
   return { text: texts.map(String).join(''), detail: content(5).map(String).join('') };
 });
+
+// Read a google.rpc.Status: its ErrorInfo, and the wait of its RetryInfo. Throws where it has no ErrorInfo.
+export function stated(status) {
+  const details = Object.fromEntries(read(status)(3).map((any) => [String(read(any)(1)[0]).split('google.rpc.')[1], read(any)(2)[0] ?? []]));
+  const info = read(details.ErrorInfo), pairs = info(3).map((pair) => [1, 2].map((n) => String(read(pair)(n)[0])));
+  const delay = read(read(details.RetryInfo ?? [])(1)[0] ?? []), int = (n) => Number(BigInt.asIntN(64, delay(n)[0] ?? 0n));
+  return { domain: String(info(2)[0]), reason: String(info(1)[0]), nextStep: Object.fromEntries(pairs).next_step,
+    retryable: Boolean(details.RetryInfo), waitMs: int(1) * 1000 + int(2) / 1e6 };
+}
 
 // Read the header of a peer's entry, and compute its id; undefined where it can't be read.
 export const opened = ({ header }) => readable(() => {
