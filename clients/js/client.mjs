@@ -48,11 +48,11 @@ export class Client extends EventEmitter {
     this.key = new e.Key(Buffer.from(this.kept.seed, 'hex'));
     this.stub = new SyncService(address, grpc.credentials.createInsecure(), OPTIONS); // connects at the first call
     this.beginEpoch();
-    // texts: of generations to be told, by id; told: requests whose answer was told; cursor: lane heads as of the last Hint, latest last
-    Object.assign(this, { texts: new Map(), told: new Set(), draft: {}, cursor: new Map(), ending: new AbortController(), flushing: Promise.resolve() });
+    // texts, seals: of generations to be told and of their seals, by id; told: own requests, whether their answer was told; cursor: lane heads as of the last Hint, latest last
+    Object.assign(this, { texts: new Map(), seals: new Map(), told: new Map(), draft: {}, cursor: new Map(), ending: new AbortController(), flushing: Promise.resolve() });
     if (process.platform !== 'linux') return; // One process at a time: the kernel drops such a name with its process.
-    const isTaken = () => this.emit('failed', new Refused('FOLDER_TAKEN', 'another process uses the folder.', 'End it first.'));
-    this.lock = net.createServer().unref().on('error', isTaken);
+    const taken = new Refused('FOLDER_TAKEN', 'another process uses the folder.', 'End it first.');
+    this.lock = net.createServer().unref().on('error', () => this.emit('failed', taken));
     this.lock.listen(`\0antiphon ${createHash('sha256').update(fs.realpathSync(folder)).digest('hex')}`);
   }
 
@@ -134,7 +134,6 @@ export class Client extends EventEmitter {
     return first.info.key;
   }
 
-  // Begin a conversation: write the genesis and the host's grant.
   begin(host) {
     const genesis = this.write(e.KIND.GENESIS, e.genesis(this.key.public), { lamport: 0 });
     this.kept = { ...this.kept, host: host.toString('hex'), conversation: genesis.id.toString('hex') };
@@ -194,11 +193,10 @@ export class Client extends EventEmitter {
     }
   }
 
-  watch() { this.watching ??= this.retried((worked) => this.watchOnce(worked)).catch((error) => this.emit('failed', error)); }
+  watch() { this.watching ??= this.retried((worked) => this.watchOnce(worked)).catch((error) => this.emit('failed', error, (this.watching = undefined))); }
   async watchOnce(worked) {
-    const metadata = await this.ticket();
     const request = { conversation: this.conversation, cursor: [...this.cursor.values()].slice(-HEADS), drafts: true };
-    const stream = this.stream = this.stub.Watch(request, metadata), seen = new Map(this.cursor);
+    const stream = this.stream = this.stub.Watch(request, await this.ticket()), seen = new Map(this.cursor);
     const silence = setTimeout(() => stream.cancel(), SILENCE_MS); // three Beats are missing
     try {
       for await (const event of stream) {
@@ -218,20 +216,21 @@ export class Client extends EventEmitter {
       this.goOn(event.hint.own_heads);
       const { parents, basis, lamport, own_heads: heads } = event.hint, own = this.last[e.TRACK.CONVERSATION];
       this.latest = { parents, basis, lamport: Number(lamport) };
-      // A hint of the time before our last entry would place the next one beside it.
-      if (!own || heads.some((head) => head.id.equals(own.id))) this.hint = this.latest;
+      if (!own || heads.some((head) => head.id.equals(own.id))) this.hint = this.latest; // an earlier one would place the next entry beside ours
       this.cursor = new Map(seen);
       this.emit('hint');
     }
   }
 
   receiveEntry(raw, seen) {
-    const entry = e.opened(raw);
-    if (!entry) return;
-    const { id, author, epoch, track, seq, kind } = entry, by = author.toString('hex'), lane = `${by} ${epoch} ${track}`;
+    const { id, author, epoch, track, seq, kind, conversation, parent, digest } = e.opened(raw) ?? {};
+    if (!id) return;
+    const name = id.toString('hex'), by = author.toString('hex'), lane = `${by} ${epoch} ${track}`;
     seen.delete(lane); seen.set(lane, { author, epoch: String(epoch), track, seq: String(seq), id });
-    const isShown = kind === e.KIND.GENERATION && by === this.kept.host && e.isWhole(raw, entry); // the host we named
-    if (isShown) this.texts.set(id.toString('hex'), e.shown(raw.body) ?? { text: '', fault: 'BODY_VOID: the answer does not parse' });
+    if (kind === e.KIND.SEAL) this.seals.set(name, parent);
+    if (kind === e.KIND.REQUEST && author.equals(this.key.public) && !this.told.has(name)) this.told.set(name, false);
+    if (kind !== e.KIND.GENERATION || by !== this.kept.host || !conversation.equals(this.conversation) || !e.isWhole(raw, author, digest)) return;
+    this.texts.set(name, { parent, ...e.shown(raw.body) });
   }
 
   receiveDraft({ request, run, byte_offset: offset, data }) {
@@ -241,11 +240,14 @@ export class Client extends EventEmitter {
     this.emit('draft', { text: this.draft.text });
   }
 
+  // Tell the answer to an own request, by the host we named: the ids that it signed lead to the request (LINK-96).
   receiveAnswer({ request, seal, generation }) {
-    const asked = request.toString('hex'), answer = generation.toString('hex'), shown = this.texts.get(answer);
-    this.texts.delete(answer); // where it is told again, its entry comes again
-    if (this.told.has(asked) || !this.told.add(asked)) return; // a Watch that ended before its Hint says it again
-    this.emit('answer', { request: asked, text: shown?.text ?? '', refused: shown?.fault || (seal.length ? '' : shown?.detail ?? 'no body') });
+    const [asked, sealed, answer] = [request, seal, generation].map((id) => id.toString('hex')), shown = this.texts.get(answer);
+    const isOpen = this.told.get(asked) === false; // a Watch that ended before its Hint says it again
+    const isProved = shown?.parent === (sealed || asked) && (!sealed || this.seals.get(sealed) === asked);
+    if (isOpen && !isProved) throw new Refused('ANSWER_UNPROVED', 'the hub names an answer that the host did not give to this request.', 'Ask the operator.');
+    this.texts.delete(answer); this.seals.delete(sealed); // where it is told again, its entry comes again
+    if (isOpen && this.told.set(asked, true)) this.emit('answer', { request: asked, text: shown.text, refused: shown.fault || (sealed ? '' : shown.detail) });
   }
 
   close() {

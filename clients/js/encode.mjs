@@ -2,7 +2,7 @@
 // Entries are encoded by hand: protobuf libraries write set defaults, and lose 64-bit numbers.
 import { createHash, createPrivateKey, createPublicKey, sign, verify } from 'node:crypto';
 
-export const KIND = { GENESIS: 1, MEMBER: 2, MESSAGE: 3, REQUEST: 5, GENERATION: 7 };
+export const KIND = { GENESIS: 1, MEMBER: 2, MESSAGE: 3, REQUEST: 5, SEAL: 6, GENERATION: 7 };
 export const TRACK = { CONVERSATION: 1, MEMBERSHIP: 3 };
 const USER = 2, HOST = 4;
 const PKCS8 = Buffer.from('302e020100300506032b657004220420', 'hex');
@@ -12,7 +12,6 @@ export const le8 = (number) => Buffer.from(new BigUint64Array([BigInt(number)]).
 export const pae = (tag, data) => Buffer.concat([le8(tag.length), Buffer.from(tag), le8(data.length), data]);
 
 const varint = (n) => (n < 0x80n ? [Number(n)] : [Number(n & 0x7fn) | 0x80, ...varint(n >> 7n)]);
-
 function field(number, value) {
   const tag = (wire) => varint(BigInt((number << 3) | wire)), content = value?.present ?? value;
   if (value?.fixed !== undefined) return Buffer.from([...tag(1), ...le8(value.fixed)]);
@@ -45,9 +44,7 @@ export function read(bytes) {
 }
 
 // Return what an action returns, or undefined where it throws: a peer's bytes that can't be read.
-export const readable = (action) => {
-  try { return action(); } catch { return undefined; }
-};
+export const readable = (action) => { try { return action(); } catch { return undefined; } };
 
 export class Key {
   constructor(seed) {
@@ -92,12 +89,12 @@ export const grantHost = (host) => message({ 1: message({ 1: host, 2: HOST }) })
 export const said = (text) => message({ 1: USER, 2: [message({ 1: message({ 1: Buffer.from(text) }) })] });
 export const request = (host) => message({ 1: host, 3: { present: Buffer.alloc(0) } }); // greedy
 
-// Return the text of a GENERATION's body, and why it ended; undefined for a void one (ENT-7).
+// Return the text of a GENERATION's body, and why it ended; `fault` says why there is nothing to show.
 export const shown = (body) => readable(() => {
   const content = read(body.subarray(16));
   const texts = content(2).flatMap((part) => read(part)(1)).flatMap((text) => read(text)(1));
-  return { text: texts.map(String).join(''), detail: content(5).map(String).join('') };
-});
+  return { text: texts.map(String).join(''), detail: content(5).map(String).join(''), fault: body.length ? '' : 'BODY_MISSING: the hub lacks it' };
+}) ?? { text: '', fault: 'BODY_VOID: the answer does not parse' }; // ENT-7
 
 // Read a google.rpc.Status: its ErrorInfo, and the wait of its RetryInfo. Throws where it has no ErrorInfo.
 export function stated(status) {
@@ -111,9 +108,10 @@ export function stated(status) {
 // Read the header of a peer's entry, and compute its id; undefined where it can't be read.
 export const opened = ({ header }) => readable(() => {
   const fields = read(header), bytes = (n) => Buffer.from(fields(n)[0] ?? []), int = (n) => BigInt(fields(n)[0] ?? 0);
-  return { id: entryId(header), author: bytes(2), epoch: int(3), track: Number(int(4)), seq: int(5), kind: Number(int(10)), digest: bytes(12) };
+  return { id: entryId(header), conversation: bytes(1), author: bytes(2), epoch: int(3), track: Number(int(4)), seq: int(5),
+    parent: fields(7).length === 1 ? bytes(7).toString('hex') : '', kind: Number(int(10)), digest: bytes(12) };
 });
 
 // Return whether an entry is its author's, and its body, where it is there, the one that was signed.
-export const isWhole = ({ header, signature, body }, { author, digest }) =>
+export const isWhole = ({ header, signature, body }, author, digest) =>
   isSigned(author, signature, pae('antiphon/v1/signature', header)) && (!body.length || sha256(body).equals(digest));

@@ -1,6 +1,6 @@
 """Entries and answers that the level-1 client in JavaScript must not take for what they seem."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,14 +9,19 @@ import pytest
 from antiphon.conformance.io.calls import Caller
 from antiphon.v1 import sync_pb2 as pb
 from replica.io.keys import load_or_create
-from replica.log import Entry, Generation, Kind, Text, entry_to_pb
+from replica.log import Entry, Generation, Kind, Request, Sampling, Text, entry_to_pb
 from tests.clients.test_js import Lab, client, lab, node
+from tests.clients.test_js_refusals import printed
 from tests.support.lying_hub import Event, LyingHub, answer, lying_hub, shown, void
 from tests.support.writers import Writer, said
 
 __all__ = ["lab", "node"]
 
 pytestmark = pytest.mark.xdist_group("node")  # one process installs the packages
+
+
+Lie = Callable[[LyingHub, Entry], tuple[list[Entry], Event]]
+"""Returns the entries that a hub shows, and the answer that it names."""
 
 
 @pytest.fixture
@@ -84,3 +89,108 @@ async def test_entries_that_nobody_signed_or_that_can_not_be_read_are_skipped(
         await js.say("one")
         assert (await js.next("answer"))["text"] == "hi"
         await js.end()
+
+
+def of_another_request(hub: LyingHub, request: Entry) -> tuple[list[Entry], Event]:
+    """The host's answer to another request of this conversation."""
+    assert request.header.conversation is not None
+    body = Request(hub.host.public, Sampling())
+    other = hub.eve.write(request.header.conversation, body, parents=[request])
+    seal = hub.sealed(other)
+    made = hub.generation(seal)
+    return [other, seal, made], answer(request, seal, made)
+
+
+def of_another_conversation(hub: LyingHub, request: Entry) -> tuple[list[Entry], Event]:
+    """The host's answer in another conversation."""
+    genesis = hub.eve.genesis()
+    body = Request(hub.host.public, Sampling())
+    seal = hub.sealed(hub.eve.write(genesis.conversation, body, parents=[genesis]))
+    made = hub.generation(seal)
+    return [seal, made], answer(request, seal, made)
+
+
+def of_another_author(hub: LyingHub, request: Entry) -> tuple[list[Entry], Event]:
+    """The answer of a key that the client did not ask, behind the host's SEAL."""
+    seal = hub.sealed(request)
+    made = hub.generation(seal, author=hub.eve)
+    return [seal, made], answer(request, seal, made)
+
+
+def refusal_as_answer(hub: LyingHub, request: Entry) -> tuple[list[Entry], Event]:
+    """A refusal, which has no SEAL, told with one."""
+    made = hub.generation(request, "", detail="HOST_BUSY: no")
+    return [made], answer(request, hub.sealed(request), made)
+
+
+def answer_as_refusal(hub: LyingHub, request: Entry) -> tuple[list[Entry], Event]:
+    """An answer told as a refusal."""
+    seal = hub.sealed(request)
+    made = hub.generation(seal)
+    return [seal, made], answer(request, None, made)
+
+
+def invented(hub: LyingHub, request: Entry) -> tuple[list[Entry], Event]:
+    """Ids of no entry."""
+    made = hub.generation(hub.sealed(request))
+    return [], answer(request, hub.sealed(request), made)
+
+
+def unsigned(hub: LyingHub, request: Entry) -> tuple[list[Entry], Event]:
+    """An answer that the host did not sign."""
+    seal = hub.sealed(request)
+    made = hub.generation(seal)
+    return [seal, replace(made, signature=seal.signature)], answer(request, seal, made)
+
+
+LIES = [
+    of_another_request, of_another_conversation, of_another_author, refusal_as_answer,
+    answer_as_refusal, invented, unsigned,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("lie", LIES)
+async def test_an_answer_that_the_host_did_not_give_to_the_request_is_none(
+    node: str, hub: LyingHub, tmp_path: Path, lie: Lie
+) -> None:
+    """LINK-96: it was told as the answer, an invented one as an empty one."""
+    hub.events = lambda request: hub.told(*lie(hub, request))
+    async with client(node, hub.address, tmp_path / "js") as js:
+        await js.say("one")
+        assert (await js.next("failed"))["reason"] == "ANSWER_UNPROVED"
+    assert "answer" not in {event["event"] for event in js.events}
+
+
+async def test_the_true_answer_is_told_behind_a_false_one(
+    node: str, hub: LyingHub, tmp_path: Path
+) -> None:
+    def lie_once(request: Entry) -> list[Event]:
+        hub.events = hub.answered
+        return hub.told(*invented(hub, request))
+
+    hub.events = lie_once
+    assert await printed(node, TOLD, hub.address, str(tmp_path / "js")) == ["ANSWER_UNPROVED", "hi"]
+
+
+async def test_a_refusal_of_the_host_is_told_with_its_detail(
+    node: str, hub: LyingHub, tmp_path: Path
+) -> None:
+    def refuse(request: Entry) -> list[Event]:
+        made = hub.generation(request, "", detail="HOST_BUSY: no")
+        return hub.told([made], answer(request, None, made))
+
+    hub.events = refuse
+    async with client(node, hub.address, tmp_path / "js") as js:
+        await js.say("one")
+        told = await js.next("answer")
+        assert (told["text"], told["refused"]) == ("", "HOST_BUSY: no")
+        await js.end()
+
+
+TOLD = """
+import { Client } from './client.mjs';
+const [address, folder] = process.argv.slice(1), client = new Client(address, folder);
+client.on('failed', ({ reason }) => { console.log(reason); client.flush(); });
+client.on('answer', ({ text }) => { console.log(text); client.close(); });
+await client.ask('one');
+"""
