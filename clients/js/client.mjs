@@ -43,8 +43,9 @@ export class Client extends EventEmitter {
     super();
     Object.assign(this, { address, file: path.join(folder, 'client.json') });
     fs.mkdirSync(folder, { recursive: true });
-    this.kept = fs.existsSync(this.file) ? JSON.parse(fs.readFileSync(this.file)) : { unacked: [] };
-    this.kept.seed ??= randomBytes(32).toString('hex');
+    const isThere = fs.existsSync(this.file), isOpen = () => fs.statSync(this.file).mode & 0o077;
+    this.kept = isThere ? JSON.parse(fs.readFileSync(this.file)) ?? {} : { unacked: [], seed: randomBytes(32).toString('hex') };
+    if (isThere && (isOpen() || this.kept.check !== this.check())) throw new Refused('KEY_FILE_INVALID', `${this.file} is damaged, or others can use it.`, 'Run `chmod 600` on it, or take a copy of it or another folder.');
     this.key = new e.Key(Buffer.from(this.kept.seed, 'hex'));
     this.stub = new SyncService(address, grpc.credentials.createInsecure(), OPTIONS); // connects at the first call
     this.beginEpoch();
@@ -58,7 +59,7 @@ export class Client extends EventEmitter {
 
   // Begin fresh lanes: with each process, and where the hub refused an entry. last: per track, seq, id and lamport of the last entry.
   beginEpoch() { Object.assign(this, { epoch: randomBytes(8).readBigUInt64LE() || 1n, last: {}, hint: this.latest }); }
-  get closed() { return this.ending.signal.aborted; }
+  check({ seed, hub, conversation, host } = this.kept) { return e.sha256(Buffer.from(JSON.stringify([seed, hub, conversation, host]))).toString('hex'); } // TRUST-10
   get conversation() { return this.kept.conversation && Buffer.from(this.kept.conversation, 'hex'); }
 
   // Go on in the lane of an earlier process once a Hint names its last entry as the head (02 §7): lanes are bounded.
@@ -70,7 +71,7 @@ export class Client extends EventEmitter {
 
   // An entry has to be durable here before it is sent (ENT-13), so that a retry has its bytes.
   save() {
-    fs.writeFileSync(`${this.file}.new`, JSON.stringify(this.kept), { mode: 0o600, flush: true });
+    fs.writeFileSync(`${this.file}.new`, JSON.stringify({ ...this.kept, public: this.key.public.toString('hex'), check: this.check() }), { mode: 0o600, flush: true });
     fs.renameSync(`${this.file}.new`, this.file);
     const folder = fs.openSync(path.dirname(this.file)); // the new name has to be durable, too
     fs.fsyncSync(folder);
@@ -99,7 +100,7 @@ export class Client extends EventEmitter {
 
   // Repeat an action until it works or fails for good.
   async retried(action) {
-    for (let attempt = 0; !this.closed; attempt++) {
+    for (let attempt = 0; !this.ending.signal.aborted; attempt++) {
       try {
         return await action(() => (attempt = 0));
       } catch (error) {
@@ -107,7 +108,7 @@ export class Client extends EventEmitter {
         if (known.reason === 'TICKET_INVALID') this.metadata = undefined;
         else if (known.reason === 'CURSOR_DIVERGED') this.cursor.clear();
         else if (!known.retryable) throw known;
-        if (!this.closed) this.emit('retry', known);
+        if (!this.ending.signal.aborted) this.emit('retry', known);
         const wait = Math.min(TIMER_MS, Math.max(known.waitMs, BACKOFF_MS[attempt] ?? 3200));
         await sleep(wait, undefined, { signal: this.ending.signal }).catch(() => {});
       }
@@ -169,7 +170,7 @@ export class Client extends EventEmitter {
   // Push what is not acked, always as the same bytes, until each entry has an outcome.
   flush() { this.flushing = this.flushing.then(() => this.pushAll()).catch((error) => this.emit('failed', error)); }
   async pushAll() {
-    while (this.kept.unacked.length && !this.closed) {
+    while (this.kept.unacked.length && !this.ending.signal.aborted) {
       let size = 0; // of base64, which is longer than what a call may have: 1 MiB, 2,048 entries (spec/11-limits)
       const end = this.kept.unacked.findIndex(({ header, body }, n) => (size += header.length + body.length) > 1e6 && n > 0);
       const entries = this.kept.unacked.slice(0, end < 0 ? 500 : end).map((one) => coded(one, (text) => Buffer.from(text, 'base64')));

@@ -4,8 +4,7 @@ import { createHash, createPrivateKey, createPublicKey, sign, verify } from 'nod
 
 export const KIND = { GENESIS: 1, MEMBER: 2, MESSAGE: 3, REQUEST: 5, SEAL: 6, GENERATION: 7 };
 export const TRACK = { CONVERSATION: 1, MEMBERSHIP: 3 };
-const USER = 2, HOST = 4;
-const PKCS8 = Buffer.from('302e020100300506032b657004220420', 'hex');
+const USER = 2, HOST = 4, PKCS8 = Buffer.from('302e020100300506032b657004220420', 'hex');
 
 export const sha256 = (...parts) => createHash('sha256').update(Buffer.concat(parts)).digest();
 export const le8 = (number) => Buffer.from(new BigUint64Array([BigInt(number)]).buffer); // on little-endian machines

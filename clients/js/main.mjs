@@ -9,7 +9,7 @@ const fail = ({ reason, code, message }) => { print('failed', { reason: reason ?
 const [address, folder] = process.argv.slice(2), open = new Set();
 if (process.argv.length !== 4) fail({ reason: 'ARGUMENT_INVALID', message: 'usage: node main.mjs ADDRESS FOLDER' });
 let client, ended;
-try { client = new Client(address, folder); } catch ({ message }) { fail({ reason: 'FILE_UNUSABLE', message }); }
+try { client = new Client(address, folder); } catch ({ reason = 'FILE_UNUSABLE', message }) { fail({ reason, message }); }
 const finish = () => ended && !open.size && client.close();
 for (const name of ['draft', 'durable', 'warning', 'retry', 'answer']) client.on(name, (fields) => print(name, fields));
 for (const name of ['refused', 'failed']) client.on(name, fail);

@@ -47,7 +47,7 @@ async def test_after_a_refused_genesis_the_next_turn_begins_a_conversation(
         await js.say("one")
         assert (await js.next("failed"))["reason"] == "CREATE_FORBIDDEN"
     kept = json.loads((tmp_path / "js" / "client.json").read_text())
-    assert (kept["unacked"], kept.keys()) == ([], {"seed", "hub", "unacked"})
+    assert (kept["unacked"], {"conversation", "host", "lane"} & kept.keys()) == ([], set())
     await hub.stop()
     hub = await start(HubConfig(**settings))
     async with (
@@ -131,3 +131,30 @@ async def test_a_push_that_is_answered_without_outcomes_is_repeated(
         assert (await js.next("answer"))["text"] == "hi"
         await js.end()
     assert hub.pushes == 2
+
+
+async def test_a_damaged_or_open_file_is_refused_and_left_as_it_is(
+    node: str, lab: Lab, tmp_path: Path
+) -> None:
+    """TRUST-1, TRUST-10, TRUST-12: it made another key, and pinned another hub."""
+    file = tmp_path / "js" / "client.json"
+    async with client(node, lab.proxy.address, tmp_path / "js") as js:
+        await js.say("one")
+        await js.next("answer")
+        await js.end()
+    whole = file.read_text()
+    kept = json.loads(whole)
+    assert len(bytes.fromhex(kept["public"])) == 32
+    digit = "1" if kept["seed"][0] == "0" else "0"
+    damaged = [kept | {"seed": digit + kept["seed"][1:]}, kept | {"hub": None}, {}, [], None]
+    for text, mode in ((whole, 0o666), (whole, 0o640), *((json.dumps(d), 0o600) for d in damaged)):
+        file.write_text(text)
+        file.chmod(mode)
+        async with client(node, lab.proxy.address, tmp_path / "js") as js:
+            assert (await js.next("failed"))["reason"] == "KEY_FILE_INVALID"
+        assert file.read_text() == text
+    file.write_text(whole)
+    file.chmod(0o600)
+    async with client(node, lab.proxy.address, tmp_path / "js") as js:
+        assert (await js.next("answer"))["text"] == "You said: one"
+        await js.end()
