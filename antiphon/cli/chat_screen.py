@@ -163,7 +163,7 @@ class ChatScreen:
         words, asked = words_of(generation.parts), answered_by(self._chat.held, entry)
         begun = self._begun.pop(asked, "") if asked is not None else ""
         is_rest = bool(begun) and self.above == asked and words.startswith(begun)
-        if asked is not None and is_new:
+        if asked is not None and (is_new or self.above is None):
             self._say_whose(asked)
         if is_rest:
             _write(self._canvas.compose(harmless(words[len(begun) :]), None))

@@ -186,3 +186,17 @@ def test_a_question_that_waits_is_cancelled_at_once(
         other.expect_screen("\nada: one two three\n one two three\n5 tokens")
         other.expect_screen("> mine\ncancelled; no answer came\n")
         assert other.leave(CTRL_D) == 0
+
+
+def test_a_chat_that_is_opened_says_what_came_before_and_names_the_question_of_its_first_answer(
+    world: World, members: tuple[Terminal, Terminal]
+) -> None:
+    ada, _ = members
+    for words in ("one", "two", "three", "four"):
+        ada.ok("send", words)
+    ada.ok("send", "a note", "--no-request")
+    with chat(world, ada) as terminal:
+        terminal.expect_screen(
+            "/help\n3 earlier messages · /log shows all\nyou: two\nYou said: two\n> three\n"
+        )
+        assert terminal.leave(CTRL_D) == 0
