@@ -79,10 +79,7 @@ class Offer:
         return replace(self.profile.info, sampling=self.sampling)
 
 
-class ProfileGone(ProfileUnknown):
-    """The host no longer offers the profile under which an answer began."""
-
-    next_step = "Ask again, without a profile or with one of these: the answer goes on from here."
+_GONE_STEP = "Ask again, without a profile or with one of these: the answer goes on from here."
 
 
 class Offers:
@@ -129,12 +126,14 @@ class Offers:
         return offer
 
     def of_begun(self, sealed: Digest) -> Offer:
-        """Return the offer under which an answer began. Raises ProfileGone."""
+        """Return the offer under which an answer began. Raises ProfileUnknown."""
         offer = self.get(sealed)
         if offer is None:
             names = listed_profiles(self.infos)
             began = f"the answer began under the profile {short(sealed)}"
-            raise ProfileGone(f"{began}; this host offers {names} now")
+            error = ProfileUnknown(f"{began}; this host offers {names} now")
+            error.__dict__["next_step"] = _GONE_STEP
+            raise error
         return offer
 
 

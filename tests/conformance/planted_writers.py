@@ -47,7 +47,10 @@ def follows_uncovered_entries() -> Patch:
 
 
 def connects_anywhere_without_tls() -> Patch:
-    return mock.patch.object(hub_calls, "is_loopback", lambda address: True)
+    return both(
+        mock.patch.object(hub_calls, "is_loopback", lambda address: True),
+        mock.patch.object(hub_calls, "require_known_key", lambda key, address: None),
+    )
 
 
 def writes_the_whole_document() -> Patch:
