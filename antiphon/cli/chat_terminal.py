@@ -214,7 +214,8 @@ class TerminalChat:
         entries = chat.held.log.entries
         mine = [i for i in self._view.waiting if entries[i].header.author == chat.replica.public]
         open_ones = [i for i in mine if i not in self._cancelled]
-        if not open_ones or self._view.running in self._cancelled:
+        is_ending = self._view.running in self._cancelled and self._view.running in mine
+        if not open_ones or is_ending:
             self._code = EXIT_INTERRUPTED if mine else 0
             return
         try:

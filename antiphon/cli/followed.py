@@ -10,8 +10,8 @@ from replica.log import Conflict, Entry
 def followed(held: Conversation, place: Place) -> Entry:
     """Return the newest entry that the next message follows.
 
-    Where a branch ends with a question that was taken back, it is what was said before. An entry
-    that somebody chose is named whatever it is.
+    Where a branch ends with a question that was taken back, it is what was said before; it is one
+    that lists show, if there is any. An entry that somebody chose is named whatever it is.
     """
     entries = held.log.entries
     parents = sorted((entries[i] for i in place.parents), key=lambda entry: entry.order_key)
@@ -19,7 +19,7 @@ def followed(held: Conversation, place: Place) -> Entry:
         chosen = [entry for entry in entries_at(held, place) if entry in parents]
         return (chosen or parents)[-1]
     shown = [entry for entry in entries_at(held, place) if is_listed(held, entry)]
-    standing = (e for e in reversed([*shown, *parents]) if not is_undone(held, e))
+    standing = (e for e in reversed([*parents, *shown]) if not is_undone(held, e))
     return next(standing, entries[EntryId(held.id)])
 
 

@@ -1,4 +1,4 @@
-"""Why an awaited answer is silent: its host has left the hub, or does not serve the owner.
+"""Why an awaited answer is silent: its host was removed, is gone, or does not serve the owner.
 
 While an answer is silent, the hub is asked for its hosts again and again; a host that was killed
 is missed within three seconds. A host that is there is asked itself, until it answers once.
@@ -18,6 +18,7 @@ SILENCE_S = 1.0
 ASK_EVERY_S = 1.0
 LOOK_EVERY_S = 0.25
 GONE = "its host left the hub; waiting for it"
+REMOVED = "its host was removed; no answer comes"
 NOT_SERVED = "its host does not serve your conversations; ask its operator, or name another host"
 _REASON = "OWNER_NOT_SERVED"
 
@@ -43,6 +44,9 @@ class HostPresence:
 
     def delay(self, host: PublicKey) -> str:
         """Return why the host is silent, as far as is known; empty otherwise. May ask again."""
+        held = self._replica.shelf.get(self._conversation)
+        if held is not None and not held.log.membership.is_host(host):
+            return REMOVED
         now = time.monotonic()
         is_due = now - self._heard_s >= SILENCE_S and now - self._asked_s >= ASK_EVERY_S
         if is_due and self._replica.hub.is_linked and self._asking is None:

@@ -150,9 +150,11 @@ class Session:
     def say_waiting(self, reason: AntiphonError) -> None:
         """Print why a newcomer waits."""
         if isinstance(reason, JoinPending):
-            self.out.note("waiting until the inviter runs antiphon status, send or chat (log -f"
-                          " admits nobody) [JOIN_PENDING]; Ctrl-C leaves, and antiphon join CODE"
-                          " goes on")  # fmt: skip
+            again = next_command(self.settings, "join", "CODE")
+            self.out.note(
+                "waiting until the inviter runs antiphon status, send or chat (log -f admits"
+                f" nobody) [JOIN_PENDING]; Ctrl-C leaves, and {again} goes on"
+            )
         else:
             self.out.note(f"waiting: {brief(reason)}")
 

@@ -2,6 +2,7 @@
 
 from antiphon.cli.chat_session import ChatSession
 from antiphon.cli.errors import UndoForbidden
+from antiphon.cli.questions import is_cancelled
 from antiphon.cli.rows import entries_at
 from replica.conversation import is_about, requests_reading
 from replica.ids import EntryId
@@ -32,7 +33,10 @@ async def _withdraw(chat: ChatSession, message: EntryId) -> None:
     author = entries[message].header.author
     if author != me:
         who = chat.names.of(author)
-        raise UndoForbidden(f"the last message is one of {who}, and no answer has read it yet")
+        error = UndoForbidden(f"the last message is one of {who}, and no answer has read it yet")
+        if is_cancelled(held, entries[message]):
+            error.__dict__["next_step"] = "Let the next message follow an entry: `/fork`."
+        raise error
     for request in requests_reading(held, message):
         if not is_about(held, request, message, me):
             who = chat.names.of(entries[request].header.author)

@@ -43,17 +43,18 @@ export class Client extends EventEmitter {
     super();
     Object.assign(this, { address, file: path.join(folder, 'client.json') });
     fs.mkdirSync(folder, { recursive: true });
-    const isThere = fs.existsSync(this.file), isOpen = () => fs.statSync(this.file).mode & 0o077;
-    this.kept = isThere ? JSON.parse(fs.readFileSync(this.file)) ?? {} : { unacked: [], seed: randomBytes(32).toString('hex') };
-    if (isThere && (isOpen() || this.kept.check !== this.check())) throw new Refused('KEY_FILE_INVALID', `${this.file} is damaged, or others can use it.`, 'Run `chmod 600` on it, or take a copy of it or another folder.');
+    const isThere = fs.existsSync(this.file), refuse = (reason, detail, step) => { throw new Refused(reason, `${this.file} ${detail}.`, step); };
+    if (isThere && fs.statSync(this.file).mode & 0o077) refuse('KEY_FILE_INVALID', 'can be used by others', 'Run `chmod 600` on it.');
+    this.kept = isThere ? e.readable(() => JSON.parse(fs.readFileSync(this.file))) ?? {} : { unacked: [], seed: randomBytes(32).toString('hex') };
+    const unfit = this.kept.seed && !this.kept.check ? ['KEY_FILE_UNCHECKED', 'has no checksum: an earlier version wrote it'] : ['KEY_FILE_INVALID', 'is damaged'];
+    if (isThere && this.kept.check !== this.check()) refuse(...unfit, 'Put a copy of it in its place, or use another folder.');
     this.key = new e.Key(Buffer.from(this.kept.seed, 'hex'));
     this.stub = new SyncService(address, grpc.credentials.createInsecure(), OPTIONS); // connects at the first call
     this.beginEpoch();
     // texts, seals: of generations to be told and of their seals, by id; told: own requests, whether their answer was told; cursor: lane heads as of the last Hint, latest last
     Object.assign(this, { texts: new Map(), seals: new Map(), told: new Map(), draft: {}, cursor: new Map(), ending: new AbortController(), flushing: Promise.resolve() });
     if (process.platform !== 'linux') return; // One process at a time: the kernel drops such a name with its process.
-    const taken = new Refused('FOLDER_TAKEN', 'another process uses the folder.', 'End it first.');
-    this.lock = net.createServer().unref().on('error', () => this.emit('failed', taken));
+    this.lock = net.createServer().unref().on('error', () => this.emit('failed', new Refused('FOLDER_TAKEN', 'another process uses the folder.', 'End it first.')));
     this.lock.listen(`\0antiphon ${createHash('sha256').update(fs.realpathSync(folder)).digest('hex')}`);
   }
 
@@ -69,13 +70,11 @@ export class Client extends EventEmitter {
     Object.assign(this, { epoch: BigInt(lane.epoch), last: { [e.TRACK.CONVERSATION]: { ...lane, id: head.id } } });
   }
 
-  // An entry has to be durable here before it is sent (ENT-13), so that a retry has its bytes.
-  save() {
+  save() { // An entry has to be durable here before it is sent (ENT-13), so that a retry has its bytes.
     fs.writeFileSync(`${this.file}.new`, JSON.stringify({ ...this.kept, public: this.key.public.toString('hex'), check: this.check() }), { mode: 0o600, flush: true });
     fs.renameSync(`${this.file}.new`, this.file);
     const folder = fs.openSync(path.dirname(this.file)); // the new name has to be durable, too
-    fs.fsyncSync(folder);
-    fs.closeSync(folder);
+    try { fs.fsyncSync(folder); } finally { fs.closeSync(folder); }
   }
 
   async authenticate() {
@@ -100,7 +99,8 @@ export class Client extends EventEmitter {
 
   // Repeat an action until it works or fails for good.
   async retried(action) {
-    for (let attempt = 0; !this.ending.signal.aborted; attempt++) {
+    for (let attempt = 0; ; attempt++) {
+      this.ending.signal.throwIfAborted();
       try {
         return await action(() => (attempt = 0));
       } catch (error) {
@@ -146,8 +146,8 @@ export class Client extends EventEmitter {
   async ask(text) {
     if (!text.trim() || !text.isWellFormed()) throw new Refused('ARGUMENT_INVALID', 'the message is empty or no Unicode text.', 'Write some text.');
     if (Buffer.byteLength(text) > TEXT_BYTES) throw new Refused('BODY_TOO_LARGE', `more than ${TEXT_BYTES} bytes`, 'Send it in parts.');
+    while (this.conversation && !this.hint) await once(this, 'hint', { signal: this.ending.signal });
     const host = this.conversation ?? await (this.finding ??= this.vouched().finally(() => (this.finding = undefined)));
-    if (this.conversation && !this.hint) await once(this, 'hint');
     const { kept, last, hint } = this;
     try { return this.turn(text, host); } catch (error) {
       Object.assign(this, { kept, last, hint }); // what could not be saved is not sent later either
@@ -168,7 +168,8 @@ export class Client extends EventEmitter {
   }
 
   // Push what is not acked, always as the same bytes, until each entry has an outcome.
-  flush() { this.flushing = this.flushing.then(() => this.pushAll()).catch((error) => this.emit('failed', error)); }
+  flush() { this.flushing = this.flushing.then(() => this.pushAll()).catch((error) => this.fail(error)); }
+  fail(error) { if (!this.ending.signal.aborted) this.emit('failed', error); } // what close() ends is no failure
   async pushAll() {
     while (this.kept.unacked.length && !this.ending.signal.aborted) {
       let size = 0; // of base64, which is longer than what a call may have: 1 MiB, 2,048 entries (spec/11-limits)
@@ -187,6 +188,7 @@ export class Client extends EventEmitter {
     if (refused.includes(this.kept.conversation)) ['conversation', 'host', 'lane'].forEach((name) => delete this.kept[name]); // the next turn begins anew
     if (refused.length) this.beginEpoch(); // the lane has a gap now
     this.save(); // before anybody is told, and may end the process
+    if (refused.length) this.emit('hint'); // who waits for a place looks again
     const error = (fault) => new Refused(fault?.reason ?? 'UNKNOWN', fault?.detail, fault?.next_step);
     for (const { id, durable, fault, warning } of outcomes) {
       if (warning) this.emit('warning', error(warning));
@@ -194,7 +196,7 @@ export class Client extends EventEmitter {
     }
   }
 
-  watch() { this.watching ??= this.retried((worked) => this.watchOnce(worked)).catch((error) => this.emit('failed', error, (this.watching = undefined))); }
+  watch() { this.watching ??= this.retried((worked) => this.watchOnce(worked)).catch((error) => this.fail(error, (this.watching = undefined))); }
   async watchOnce(worked) {
     const request = { conversation: this.conversation, cursor: [...this.cursor.values()].slice(-HEADS), drafts: true };
     const stream = this.stream = this.stub.Watch(request, await this.ticket()), seen = new Map(this.cursor);
@@ -205,7 +207,7 @@ export class Client extends EventEmitter {
         worked();
         this.receive(event, seen);
       }
-    } finally { clearTimeout(silence); }
+    } finally { clearTimeout(silence); stream.cancel(); }
     throw new Refused('UNAVAILABLE', 'the Watch ended', '', { retryable: true });
   }
 
@@ -252,7 +254,7 @@ export class Client extends EventEmitter {
   }
 
   close() {
-    this.ending.abort();
+    this.ending.abort(new Refused('CANCELLED', 'the client is closed.'));
     clearInterval(this.renewal);
     this.stream?.cancel();
     this.lock?.close();

@@ -18,8 +18,7 @@ function field(number, value) {
   return Buffer.concat([Buffer.from([...tag(2), ...varint(BigInt(content.length))]), content]);
 }
 
-// Encode {number: value}: a Buffer, a number, {fixed} for fixed64, an array for a repeated field,
-// {present} for a message that may be empty. Defaults are left out; JavaScript sorts the numbers.
+// Encode {number: value}: a Buffer, a number, {fixed} for fixed64, an array for a repeated field, {present} for what may be empty.
 export function message(fields) {
   const isSet = (v) => v?.fixed !== undefined || v?.present || (Buffer.isBuffer(v) ? v.length : v);
   return Buffer.concat(Object.entries(fields).flatMap(([number, value]) =>

@@ -1,6 +1,5 @@
-// Ask a model: `node main.mjs ADDRESS FOLDER`. Each line of the input is one turn; each line of the
-// output is one event, as JSON. It ends with its input, once every turn has its answer. One process at
-// a time uses a folder; it tells the answers of earlier ones again.
+// Ask a model: `node main.mjs ADDRESS FOLDER`. Each line of the input is one turn, each line of the output one event, as JSON.
+// It ends with its input, once every turn has its answer. One process at a time uses a folder, and tells earlier answers again.
 import readline from 'node:readline';
 import { Client } from './client.mjs';
 
@@ -11,7 +10,7 @@ if (process.argv.length !== 4) fail({ reason: 'ARGUMENT_INVALID', message: 'usag
 let client, ended;
 try { client = new Client(address, folder); } catch ({ reason = 'FILE_UNUSABLE', message }) { fail({ reason, message }); }
 const finish = () => ended && !open.size && client.close();
-for (const name of ['draft', 'durable', 'warning', 'retry', 'answer']) client.on(name, (fields) => print(name, fields));
+for (const name of ['draft', 'durable', 'answer', 'warning', 'retry']) client.on(name, ({ reason, message, ...fields }) => print(name, reason ? { reason, detail: message } : fields));
 for (const name of ['refused', 'failed']) client.on(name, fail);
 client.on('answer', ({ request }) => { open.delete(request); finish(); });
 client.flush(); // send what an earlier process left, and follow the conversation

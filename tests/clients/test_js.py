@@ -432,11 +432,12 @@ def test_the_client_is_small() -> None:
 
 
 def test_what_it_can_not_begin_with_is_one_event(node: str, tmp_path: Path) -> None:
-    (tmp_path / "client.json").write_text('{"seed": "ab')
     file = tmp_path / "client.json"
+    file.write_text('{"seed": "ab')
+    file.chmod(0o600)
     for arguments, reason in (
         ([], "ARGUMENT_INVALID"),
-        (["127.0.0.1:1", str(tmp_path)], "FILE_UNUSABLE"),
+        (["127.0.0.1:1", str(tmp_path)], "KEY_FILE_INVALID"),
         (["127.0.0.1:1", str(file)], "FILE_UNUSABLE"),
     ):
         command = [node, str(CLIENT / "main.mjs"), *arguments]

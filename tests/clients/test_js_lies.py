@@ -1,5 +1,6 @@
 """Entries and answers that the level-1 client in JavaScript must not take for what they seem."""
 
+import asyncio
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from pathlib import Path
@@ -10,9 +11,19 @@ from antiphon.conformance.io.calls import Caller
 from antiphon.v1 import sync_pb2 as pb
 from replica.io.keys import load_or_create
 from replica.log import Entry, Generation, Kind, Request, Sampling, Text, entry_to_pb
-from tests.clients.test_js import Lab, client, lab, node
+from tests.clients.test_js import CLIENT, Lab, client, lab, node
 from tests.clients.test_js_refusals import printed
-from tests.support.lying_hub import Event, LyingHub, answer, lying_hub, shown, void
+from tests.support.callers import until
+from tests.support.lying_hub import (
+    Event,
+    LyingHub,
+    answer,
+    durable,
+    lying_hub,
+    refused,
+    shown,
+    void,
+)
 from tests.support.writers import Writer, said
 
 __all__ = ["lab", "node"]
@@ -172,6 +183,39 @@ async def test_the_true_answer_is_told_behind_a_false_one(
     assert await printed(node, TOLD, hub.address, str(tmp_path / "js")) == ["ANSWER_UNPROVED", "hi"]
 
 
+async def test_a_watch_that_failed_is_cancelled(node: str, hub: LyingHub, tmp_path: Path) -> None:
+    """It went on at the hub, and kept the process from ending."""
+    hub.events = lambda request: hub.told(*invented(hub, request))
+    process = await asyncio.create_subprocess_exec(
+        node, "--input-type=module", "-e", LISTENS, hub.address, str(tmp_path / "js"),
+        cwd=CLIENT, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
+    )  # fmt: skip
+    try:
+        assert process.stdout is not None
+        assert await process.stdout.readline() == b"ANSWER_UNPROVED\n"
+        await until(lambda: hub.open_watches == 0)
+        assert hub.watches == 1
+    finally:
+        process.kill()
+        await process.wait()
+
+
+async def test_a_turn_that_waits_for_a_refused_genesis_begins_a_conversation(
+    node: str, hub: LyingHub, tmp_path: Path
+) -> None:
+    """It waited for ever: the genesis is one that an earlier process left."""
+    folder = str(tmp_path / "js")
+    assert await printed(node, LEAVES, hub.address, folder) == []
+
+    def refuse_once(pushed: list[Entry]) -> list[pb.PushOutcome]:
+        hub.outcomes = durable
+        hub.entries.clear()  # none of them is in its log
+        return refused(pushed, "CREATE_FORBIDDEN", "no", "Ask the operator.")
+
+    hub.outcomes = refuse_once
+    assert await printed(node, GOES_ON, hub.address, folder) == ["CREATE_FORBIDDEN", "hi"]
+
+
 async def test_a_refusal_of_the_host_is_told_with_its_detail(
     node: str, hub: LyingHub, tmp_path: Path
 ) -> None:
@@ -187,6 +231,28 @@ async def test_a_refusal_of_the_host_is_told_with_its_detail(
         await js.end()
 
 
+LISTENS = """
+import { Client } from './client.mjs';
+const [address, folder] = process.argv.slice(1), client = new Client(address, folder);
+client.on('failed', ({ reason }) => console.log(reason));
+await client.ask('one');
+process.stdin.resume();
+"""
+LEAVES = """
+import { Client } from './client.mjs';
+const [address, folder] = process.argv.slice(1), client = new Client(address, folder);
+client.flush = () => {}; // it ends before it sends
+await client.ask('one');
+process.exit();
+"""
+GOES_ON = """
+import { Client } from './client.mjs';
+const [address, folder] = process.argv.slice(1), client = new Client(address, folder);
+client.once('refused', ({ reason }) => console.log(reason));
+client.on('answer', ({ text }) => { console.log(text); client.close(); });
+client.flush();
+await client.ask('two');
+"""
 TOLD = """
 import { Client } from './client.mjs';
 const [address, folder] = process.argv.slice(1), client = new Client(address, folder);

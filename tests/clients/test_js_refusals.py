@@ -153,6 +153,10 @@ async def test_a_damaged_or_open_file_is_refused_and_left_as_it_is(
         async with client(node, lab.proxy.address, tmp_path / "js") as js:
             assert (await js.next("failed"))["reason"] == "KEY_FILE_INVALID"
         assert file.read_text() == text
+    before = {name: value for name, value in kept.items() if name not in ("check", "public")}
+    file.write_text(json.dumps(before))
+    async with client(node, lab.proxy.address, tmp_path / "js") as js:
+        assert (await js.next("failed"))["reason"] == "KEY_FILE_UNCHECKED"
     file.write_text(whole)
     file.chmod(0o600)
     async with client(node, lab.proxy.address, tmp_path / "js") as js:

@@ -44,7 +44,7 @@ class LyingHub(SyncServiceServicer):
         self.address = ""
         self.entries: list[Entry] = []
         """Those pushed, in the order of their arrival."""
-        self.pushes = self.watches = 0
+        self.pushes = self.watches = self.open_watches = 0
         self.challenge: Callable[[pb.Challenge, pb.AuthenticateRequest], None] = lambda *_: None
         """Changes a challenge."""
         self.hosts: list[pb.LinkedHost] = [_linked(self.host)]
@@ -94,12 +94,16 @@ class LyingHub(SyncServiceServicer):
         if self.watch_fails is not None:
             await _end(context, self.watch_fails)
         told = 0
-        while True:
-            async with self._arrived:
-                await self._arrived.wait_for(lambda: len(self.requests) > told)  # noqa: B023
-            for event in self.events(self.requests[told]):
-                yield event
-            told += 1
+        self.open_watches += 1
+        try:
+            while True:
+                async with self._arrived:
+                    await self._arrived.wait_for(lambda: len(self.requests) > told)  # noqa: B023
+                for event in self.events(self.requests[told]):
+                    yield event
+                told += 1
+        finally:
+            self.open_watches -= 1
 
     @property
     def requests(self) -> list[Entry]:

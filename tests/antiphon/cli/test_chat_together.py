@@ -200,3 +200,36 @@ def test_a_chat_that_is_opened_says_what_came_before_and_names_the_question_of_i
             "/help\n3 earlier messages · /log shows all\nyou: two\nYou said: two\n> three\n"
         )
         assert terminal.leave(CTRL_D) == 0
+
+
+def test_ones_own_question_is_cancelled_also_while_another_members_answer_ends(
+    world: World, named: tuple[Terminal, Terminal], slow: HeldUp
+) -> None:
+    """It left the chat."""
+    ada, bob = named
+    with answering(world, ada) as terminal, chat(world, bob) as other:
+        other.expect_screen("answering ada")
+        other.type("mine\r")
+        other.expect_screen("next  you: mine")
+        terminal.type(CTRL_C)
+        other.expect_screen("answering ada · cancelling\nnext  you: mine\n")
+        other.type(CTRL_C)
+        other.expect_screen("cancelled: mine\n")
+        slow.evict()
+        other.expect_screen("\ncancelled\n2 tokens")
+        for one in (terminal, other):
+            assert one.leave(CTRL_D) == 0
+
+
+def test_who_waits_for_a_host_that_was_removed_is_told(
+    world: World, named: tuple[Terminal, Terminal], slow: HeldUp
+) -> None:
+    ada, _ = named
+    with answering(world, ada) as terminal:
+        ada.ok("members", "remove", slow.host.replica.public.hex(), "--yes")
+        terminal.expect_screen(
+            "answering you · its host was removed; no answer comes · Ctrl-C cancels\n"
+        )
+        terminal.type(CTRL_C)
+        terminal.expect_screen("cancelling")
+        assert terminal.leave(CTRL_D) == 0

@@ -4,7 +4,7 @@ from antiphon.cli.followed import followed, followed_next
 from antiphon.cli.rows import Row
 from replica.conversation.chosen import place_at
 from replica.conversation.place import newest_place, place_on_branch
-from replica.log.body import Text
+from replica.log.body import Cancel, Text
 from tests.antiphon.cli.test_undone import end, queued, take_back
 from tests.support.turns import Turns
 
@@ -35,6 +35,17 @@ def test_a_question_that_waits_is_followed() -> None:
     turns = Turns()
     request = queued(turns)
     assert followed(turns.held, place_on_branch(turns.held, request.id)) == request
+
+
+def test_behind_a_cancelled_question_its_message_is_followed() -> None:
+    """It was the request, or the end that its host noted, which no list shows."""
+    turns = Turns()
+    request = queued(turns)
+    turns.add(turns.owner, Cancel(), request)
+    said = turns.entry(request.header.parents[0])
+    assert followed(turns.held, place_on_branch(turns.held, request.id)) == said
+    end(turns, request)
+    assert followed(turns.held, place_on_branch(turns.held, request.id)) == said
 
 
 def test_an_entry_without_words_is_named_by_its_note() -> None:

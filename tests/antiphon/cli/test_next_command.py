@@ -2,12 +2,16 @@
 
 import shlex
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from typer.testing import Result
 
 from antiphon.cli.config import load_settings
 from antiphon.cli.next_command import next_command
+from antiphon.cli.session import Session
+from replica.conversation import JoinPending
 from replica.io import saved_hub
 from tests.antiphon.cli.conftest import Terminal, World
 
@@ -55,6 +59,15 @@ def test_behind_a_join_the_hub_is_that_of_the_invitation(
     settings = load_settings({"data_dir": str(folder), "hub": world.address})
     hub = ["--hub-address", world.address]
     assert shlex.split(next_command(settings, "chat"))[-2:] == hub
+
+
+def test_a_join_that_waits_goes_on_in_its_folder(tmp_path: Path) -> None:
+    """It named another folder, whose key the inviter takes for that of a stranger."""
+    said: list[str] = []
+    settings = load_settings({"data_dir": str(tmp_path / "a b")})
+    session: Any = SimpleNamespace(settings=settings, out=SimpleNamespace(note=said.append))
+    Session.say_waiting(session, JoinPending())
+    assert f"antiphon join CODE --data-dir '{tmp_path}/a b' goes on" in said[0]
 
 
 def test_only_what_the_next_command_would_not_find_is_stated(
