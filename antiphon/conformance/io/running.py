@@ -19,8 +19,9 @@ _Run = TypeVar("_Run")
 
 async def outcome_of(one: Check[_Run], run: _Run, seconds_max: float = CASE_SECONDS_MAX) -> Outcome:
     """Run one case; no answer of the peer, however wrong, ends the run of the others."""
+    whole = asyncio.timeout(seconds_max)
     try:
-        async with asyncio.timeout(seconds_max):
+        async with whole:
             await one.run(run)
     except NotApplicable as error:
         return Outcome(one, (), str(error) or "not applicable")
@@ -29,7 +30,8 @@ async def outcome_of(one: Check[_Run], run: _Run, seconds_max: float = CASE_SECO
     except AntiphonError as error:
         return Outcome(one, (f"{error.reason}: {error.detail}",))
     except TimeoutError:
-        return Outcome(one, (f"the case took more than {seconds_max:.0f} s",))
+        late = f"the case took more than {seconds_max:.0f} s"
+        return Outcome(one, (late if whole.expired() else "the peer did not answer in time",))
     except grpc.aio.AioRpcError as error:
         return Outcome(one, (_of_call(error),))
     except Exception as error:  # noqa: BLE001  # an answer that the case did not foresee

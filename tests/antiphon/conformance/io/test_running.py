@@ -1,5 +1,7 @@
 """Outcomes of cases: what a case raises says whether it failed, or was not run."""
 
+import asyncio
+
 import grpc
 import pytest
 from google.rpc import status_pb2
@@ -63,6 +65,19 @@ async def test_a_call_that_is_refused_is_named() -> None:
 
     (problem,) = (await outcome_of(Check("a/b", ("LINK-1",), "", run), None)).problems
     assert problem == "Push ended without a typed error: UNAVAILABLE away"
+
+
+async def test_a_case_that_took_its_time_is_told_from_a_peer_that_did_not_answer() -> None:
+    """A silent hub was said to take 60 s, after 20."""
+    assert (await outcome_of(case(TimeoutError()), None)).problems == (
+        "the peer did not answer in time",
+    )
+
+    async def run(_run: None) -> None:
+        await asyncio.Event().wait()
+
+    endless: Check[None] = Check("a/b", ("LINK-1",), "", run)
+    assert (await outcome_of(endless, None, 0.01)).problems == ("the case took more than 0 s",)
 
 
 async def test_cases_run_in_order() -> None:
