@@ -187,11 +187,20 @@ class ChatScreen:
         self._begun.pop(request, None)
 
     def leave_answer(self, request: EntryId) -> None:
-        """Say of an answer that has begun that the branch goes on without it, as behind a fork."""
-        order = self._chat.held.order
-        has_ended = order.generation_of(request) is not None or order.is_cancelled(request)
+        """Say what becomes of an answer that is awaited no more, unless its end was shown.
+
+        It goes on elsewhere, as behind a fork, or was cancelled before its turn.
+        """
+        held = self._chat.held
+        has_ended = held.order.generation_of(request) is not None or held.order.is_cancelled(
+            request
+        )
         if self._begun.get(request) and not has_ended:
             self.note(LEFT)
+        asked = held.log.entries[request]
+        if is_never_answered(held, request) and not is_undone(held, asked):
+            self._say_whose(request)
+            self._note(CANCELLED)
 
     def _say_whose(self, request: EntryId) -> None:
         """Name a question again whose answer comes, unless it is what was printed last."""

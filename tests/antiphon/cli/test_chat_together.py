@@ -233,3 +233,16 @@ def test_who_waits_for_a_host_that_was_removed_is_told(
         terminal.type(CTRL_C)
         terminal.expect_screen("cancelling")
         assert terminal.leave(CTRL_D) == 0
+
+
+def test_a_question_that_was_next_is_said_to_be_cancelled(
+    world: World, members: tuple[Terminal, Terminal]
+) -> None:
+    ada, _ = members
+    world.stop_host()
+    with chat(world, ada) as terminal:
+        terminal.type("nobody there\r")
+        terminal.expect_screen("its host left the hub")
+        terminal.type(CTRL_C)
+        terminal.expect_screen("> nobody there\ncancelled; no answer came\n>")
+        assert terminal.leave(CTRL_D) == 0
