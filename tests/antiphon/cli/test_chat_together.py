@@ -1,12 +1,15 @@
 """A chat at a terminal where several members ask at once."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import pytest
 
 from antiphon.cli.chat_screen import WHOLE
 from tests.antiphon.cli.conftest import Terminal, World
-from tests.antiphon.cli.pty_terminal import CTRL_C, CTRL_D
+from tests.antiphon.cli.pty_terminal import CTRL_C, CTRL_D, PtyTerminal
 from tests.antiphon.cli.test_chat_terminal import answering, chat, members, slow
-from tests.antiphon.cli.test_terminal import HeldUp
+from tests.antiphon.cli.test_terminal import HeldUp, at
 
 __all__ = ["members", "slow"]
 
@@ -17,6 +20,14 @@ def named(members: tuple[Terminal, Terminal]) -> tuple[Terminal, Terminal]:
     ada, bob = members
     bob.ok("members", "name", ada.record("key", "show")["key"], "ada")
     return ada, bob
+
+
+@contextmanager
+def both(world: World, ada: Terminal, bob: Terminal) -> Iterator[tuple[PtyTerminal, PtyTerminal]]:
+    """Start a chat of each; both show the beginning of an answer to Ada."""
+    with answering(world, ada) as terminal, chat(world, bob) as other:
+        other.expect_screen("ada: one two three\nYou said:\nanswering ada")
+        yield terminal, other
 
 
 def test_a_writer_cancels_a_question_that_waits_behind_another_members_answer(
@@ -133,9 +144,8 @@ def test_a_question_beside_one_that_waits_leaves_the_answers_ahead_of_that(
     world: World, named: tuple[Terminal, Terminal], slow: HeldUp
 ) -> None:
     """The chat showed them as part of the branch; the model read none of them."""
-    ada, bob = named
-    with answering(world, ada), chat(world, bob) as other:
-        other.expect_screen("ada: one two three\nYou said:\n")
+    _, bob = named
+    with both(world, *named) as (_, other):
         other.type("mine\r")
         other.expect_screen("next  you: mine")
         other.type("/again\r")
@@ -143,7 +153,6 @@ def test_a_question_beside_one_that_waits_leaves_the_answers_ahead_of_that(
         slow.evict()
         other.expect_screen("> mine\nYou said: mine\n")
         assert "You said: one two three" not in other.screen.text
-        assert other.leave(CTRL_D) == 0
     assert [line[20:] for line in bob.ok("log").splitlines()] == [
         "one two three", "mine", "You said: mine"
     ]  # fmt: skip
@@ -153,9 +162,7 @@ def test_ctrl_c_is_offered_to_who_asked_alone(
     world: World, named: tuple[Terminal, Terminal], slow: HeldUp
 ) -> None:
     """Others were told that it cancels the answer: it left, or cancelled their own question."""
-    ada, bob = named
-    with answering(world, ada) as terminal, chat(world, bob) as other:
-        other.expect_screen("answering ada")
+    with both(world, *named) as (terminal, other):
         terminal.type(CTRL_C)
         terminal.expect_screen("answering you · cancelling; Ctrl-C again leaves")
         other.expect_screen("answering ada · cancelling\n")
@@ -166,17 +173,13 @@ def test_ctrl_c_is_offered_to_who_asked_alone(
         terminal.type("more\r")
         terminal.expect_screen("its host left the hub; waiting for it · Ctrl-C cancels\n")
         other.expect_screen("answering ada · its host left the hub; waiting for it\n")
-        for one in (terminal, other):
-            assert one.leave(CTRL_D) == 0
 
 
 def test_a_question_that_waits_is_cancelled_at_once(
     world: World, named: tuple[Terminal, Terminal], slow: HeldUp
 ) -> None:
     """It stayed in the panel for three seconds, without a word."""
-    ada, bob = named
-    with answering(world, ada), chat(world, bob) as other:
-        other.expect_screen("ada: one two three\nYou said:\n")
+    with both(world, *named) as (_, other):
         other.type("mine\r")
         other.expect_screen("next  you: mine")
         other.type(CTRL_C)
@@ -185,7 +188,6 @@ def test_a_question_that_waits_is_cancelled_at_once(
         slow.evict()
         other.expect_screen("\nada: one two three\n one two three\n5 tokens")
         other.expect_screen("> mine\ncancelled; no answer came\n")
-        assert other.leave(CTRL_D) == 0
 
 
 def test_a_chat_that_is_opened_says_what_came_before_and_names_the_question_of_its_first_answer(
@@ -206,9 +208,7 @@ def test_ones_own_question_is_cancelled_also_while_another_members_answer_ends(
     world: World, named: tuple[Terminal, Terminal], slow: HeldUp
 ) -> None:
     """It left the chat."""
-    ada, bob = named
-    with answering(world, ada) as terminal, chat(world, bob) as other:
-        other.expect_screen("answering ada")
+    with both(world, *named) as (terminal, other):
         other.type("mine\r")
         other.expect_screen("next  you: mine")
         terminal.type(CTRL_C)
@@ -217,19 +217,23 @@ def test_ones_own_question_is_cancelled_also_while_another_members_answer_ends(
         other.expect_screen("cancelled: mine\n")
         slow.evict()
         other.expect_screen("\ncancelled\n2 tokens")
-        for one in (terminal, other):
-            assert one.leave(CTRL_D) == 0
 
 
 def test_who_waits_for_a_host_that_was_removed_is_told(
     world: World, named: tuple[Terminal, Terminal], slow: HeldUp
 ) -> None:
-    ada, _ = named
-    with answering(world, ada) as terminal:
+    """Neither a chat nor `send` said a word."""
+    ada, bob = named
+    with answering(world, ada) as terminal, at(world, bob, "send", "and mine") as sending:
+        sending.expect("this goes after it")
+        terminal.expect_screen("next  bob: and mine")
         ada.ok("members", "remove", slow.host.replica.public.hex(), "--yes")
         terminal.expect_screen(
             "answering you · its host was removed; no answer comes · Ctrl-C cancels\n"
         )
+        sending.expect("its host was removed; no answer comes")
+        sending.type(CTRL_C)
+        assert sending.exit_code() != 0
         terminal.type(CTRL_C)
         terminal.expect_screen("cancelling")
         assert terminal.leave(CTRL_D) == 0

@@ -11,6 +11,7 @@ import antiphon
 from antiphon.library.io import run_claim
 from antiphon.library.io.run_news import RunNews
 from replica.conversation import KeyedRun, entries_of
+from replica.ids import EntryId
 from replica.log import Kind
 from tests.antiphon.library.conftest import Lab
 from tests.antiphon.library.test_run_news import LONG, Shown
@@ -79,16 +80,21 @@ async def test_what_was_not_read_comes_in_its_order_and_once(lab: Lab):
     assert kinds == ["Said", "Asked", "Sealed", *turn, "Asked", "Sealed", "Answered"]
 
 
+async def acted(me: Any) -> tuple[Any, list[EntryId]]:
+    """Run the tool in a conversation; return that, and the two requests of the run."""
+    act = Tool()
+    act.goes_on.set()
+    trip = await me.conversation("trip")
+    await trip.ask("Act.", tools=[act.tool], key="job-17")
+    entries = me._core.shelf[trip.id].log.entries.values()
+    return trip, [entry.id for entry in entries if entry.header.kind == Kind.REQUEST]
+
+
 async def test_a_run_may_lapse_between_any_two_events(lab: Lab):
     """What another run did comes behind."""
     await lab.start_host(reply)
-    act = Tool()
-    act.goes_on.set()
     async with lab.open() as me:
-        trip = await me.conversation("trip")
-        await trip.ask("Act.", tools=[act.tool], key="job-17")
-        held = me._core.shelf[trip.id]
-        requests = [e.id for e in held.log.entries.values() if e.header.kind == Kind.REQUEST]
+        trip, requests = await acted(me)
         whole, half = KeyedRun(None, tuple(requests)), KeyedRun(None, tuple(requests[:1]))
         for count in range(8):
             news = RunNews(me._core, trip.id)
@@ -105,13 +111,9 @@ async def test_a_run_may_lapse_between_any_two_events(lab: Lab):
 async def test_a_call_is_told_before_its_tool_where_its_event_comes_later(lab: Lab):
     """The log has an entry at once, its event comes when it is durable: the tool ran first."""
     await lab.start_host(reply)
-    act = Tool()
-    act.goes_on.set()
     async with lab.open() as me:
-        trip = await me.conversation("trip")
-        await trip.ask("Act.", tools=[act.tool], key="job-17")
+        trip, (first, _) = await acted(me)
         held = me._core.shelf[trip.id]
-        (first, _) = [e.id for e in held.log.entries.values() if e.header.kind == Kind.REQUEST]
         news = RunNews(me._core, trip.id)
         news.stop()  # no event comes
         run = KeyedRun(None, (first,))
