@@ -14,7 +14,9 @@ data for recovery: `missing`, `retry_after_s`.
 """
 
 from collections.abc import Iterable
-from typing import ClassVar
+from typing import ClassVar, TypeVar
+
+_E = TypeVar("_E", bound="AntiphonError")
 
 
 class AntiphonError(Exception):
@@ -51,6 +53,12 @@ class AntiphonError(Exception):
     def for_peer(self) -> "AntiphonError":
         """Return the error as a peer is told."""
         return self
+
+
+def with_step(error: _E, next_step: str) -> _E:
+    """Return an error with a next step that fits it better than that of its class."""
+    error.__dict__["next_step"] = next_step  # hides the attribute of the class
+    return error
 
 
 class EntryRefused(AntiphonError):

@@ -10,6 +10,7 @@ from replica.conversation import (
     closing_result,
     is_on_branch,
 )
+from replica.errors import with_step
 from replica.ids import short
 from replica.io import Replica
 from replica.log import Conflict
@@ -22,7 +23,7 @@ def check_call(replica: Replica, held: Conversation, place: Place, call_id: str)
         call = call_to_close(held, place, call_id, replica.public, is_error=False)
     except NotAllowed as error:
         if _may_abandon(replica, held, place, call_id):
-            error.__dict__["next_step"] = f"`{abandon_step(call_id)}` goes on without a result."
+            with_step(error, f"`{abandon_step(call_id)}` goes on without a result.")
         raise
     if not is_on_branch(held, place, call):
         raise ArgumentInvalid(

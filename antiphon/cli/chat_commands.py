@@ -20,7 +20,7 @@ from antiphon.cli.take_back import take_back
 from antiphon.cli.turn import again_place, check_role, continued_form, continued_place
 from antiphon.cli.undone import is_undone
 from replica.conversation import Place, place_at
-from replica.errors import AntiphonError
+from replica.errors import AntiphonError, with_step
 from replica.ids import EntryId
 from replica.io import documents
 from replica.log import Conflict, Kind, Message, Speaker
@@ -196,7 +196,7 @@ async def _last_answer(chat: ChatSession) -> EntryId:
         return await _last(chat, Kind.GENERATION)
     except NothingYet as error:
         if chat.entries():
-            error.__dict__["next_step"] = "`/fork ENTRY` follows any entry; `/log` shows them."
+            with_step(error, "`/fork ENTRY` follows any entry; `/log` shows them.")
         raise
 
 

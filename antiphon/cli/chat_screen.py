@@ -191,10 +191,8 @@ class ChatScreen:
 
         It goes on elsewhere, as behind a fork, or was cancelled before its turn.
         """
-        held = self._chat.held
-        has_ended = held.order.generation_of(request) is not None or held.order.is_cancelled(
-            request
-        )
+        held, order = self._chat.held, self._chat.held.order
+        has_ended = order.generation_of(request) is not None or order.is_cancelled(request)
         if self._begun.get(request) and not has_ended:
             self.note(LEFT)
         asked = held.log.entries[request]

@@ -26,7 +26,7 @@ from antiphon.cli.config import load_settings, require_folder
 from antiphon.cli.errors import FileUnusable, Unconfirmed, UsageInvalid
 from antiphon.cli.output import Output
 from antiphon.cli.session import Session
-from replica.errors import AntiphonError
+from replica.errors import AntiphonError, with_step
 from replica.io import ConfigInvalid
 
 COMMON = "Common options"
@@ -136,11 +136,11 @@ def _report_usage(error: Any) -> int:
         error.show()
         return EXIT_USAGE
     words = error.format_message().replace("\n", " ").rstrip(".")
-    fault = UsageInvalid(words[:1].lower() + words[1:])
-    fault.__dict__["next_step"] = _help_step(context)
+    step = _help_step(context)
     if context is not None and not context.parent and getattr(error, "option_name", "") == "--json":
-        fault.__dict__["next_step"] = "It goes behind the command: `antiphon list --json`."
-    Output(as_json="--json" in sys.argv).fail(fault)
+        step = "It goes behind the command: `antiphon list --json`."
+    fault = UsageInvalid(words[:1].lower() + words[1:])
+    Output(as_json="--json" in sys.argv).fail(with_step(fault, step))
     return EXIT_USAGE
 
 
@@ -187,8 +187,7 @@ def command(
                 out.fail(error)
                 raise typer.Exit(EXIT_USAGE) from None
             except UsageInvalid as error:
-                error.__dict__["next_step"] = _help_step(ctx)
-                out.fail(error)
+                out.fail(with_step(error, _help_step(ctx)))
                 raise typer.Exit(EXIT_USAGE) from None
             except AntiphonError as error:
                 out.fail(error)

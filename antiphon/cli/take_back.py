@@ -5,6 +5,7 @@ from antiphon.cli.errors import UndoForbidden
 from antiphon.cli.questions import is_cancelled
 from antiphon.cli.rows import entries_at
 from replica.conversation import is_about, requests_reading
+from replica.errors import with_step
 from replica.ids import EntryId
 from replica.io import cancels
 from replica.log import Kind, reach
@@ -35,7 +36,7 @@ async def _withdraw(chat: ChatSession, message: EntryId) -> None:
         who = chat.names.of(author)
         error = UndoForbidden(f"the last message is one of {who}, and no answer has read it yet")
         if is_cancelled(held, entries[message]):
-            error.__dict__["next_step"] = "Let the next message follow an entry: `/fork`."
+            with_step(error, "Let the next message follow an entry: `/fork`.")
         raise error
     for request in requests_reading(held, message):
         if not is_about(held, request, message, me):

@@ -23,7 +23,7 @@ from replica.conversation import (
     removal_of,
     retry_place,
 )
-from replica.errors import AntiphonError
+from replica.errors import AntiphonError, with_step
 from replica.ids import EntryId, PublicKey, short
 from replica.io import Replica, RequestOptions, TurnEvent, answers, begin, now_ms, turns
 from replica.limits import BODY_BYTES_MAX
@@ -59,7 +59,7 @@ def raise_refusal(generation: Generation, next_step: str) -> None:
     try:
         turns.raise_if_refused(generation)
     except AntiphonError as error:
-        error.__dict__["next_step"] = next_step
+        with_step(error, next_step)
         raise
 
 

@@ -18,7 +18,7 @@ AntiphonError
 
 from typing import Any
 
-from replica.errors import HostError, ReplicaClosed, RequestRefused
+from replica.errors import HostError, ReplicaClosed, RequestRefused, with_step
 from replica.ids import PublicKey
 
 __all__ = [
@@ -97,8 +97,7 @@ class RunUnfinished(RequestRefused):
         """Set what to do in place of reading on, which helps no run that has ended."""
         super().__init__(detail, **recovery)
         if next_step:
-            # An instance attribute hides the class's.
-            self.__dict__["next_step"] = next_step
+            with_step(self, next_step)
 
 
 class RunTooLong(RequestRefused):

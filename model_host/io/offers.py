@@ -29,6 +29,7 @@ from model_host.rendering import (
     check_template,
 )
 from model_host.sampling import recommended
+from replica.errors import with_step
 from replica.ids import Digest, short
 from replica.limits import HOST_PROFILES_MAX
 from replica.link import ProfileInfo, listed_profiles, profile_names
@@ -132,8 +133,7 @@ class Offers:
             names = listed_profiles(self.infos)
             began = f"the answer began under the profile {short(sealed)}"
             error = ProfileUnknown(f"{began}; this host offers {names} now")
-            error.__dict__["next_step"] = _GONE_STEP
-            raise error
+            raise with_step(error, _GONE_STEP)
         return offer
 
 

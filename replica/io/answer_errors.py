@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from replica.errors import AntiphonError, Unavailable
+from replica.errors import AntiphonError, Unavailable, with_step
 from replica.ids import EntryId
 from replica.io.hub_status import HubStatus, means_away
 from replica.refusals import HubUnreachable
@@ -51,9 +51,8 @@ def overdue(hub: HubStatus, request: EntryId, silent_s: float) -> AnswerOverdue:
     cause = hub.last_error or HubUnreachable("no link to a hub was made")
     error = AnswerOverdue(f"{detail}; {_not_linked(hub, cause)}", request=request)
     error.__cause__ = cause
-    # An instance attribute hides the class's: first the hub is to be there.
-    error.__dict__["next_step"] = f"{cause.next_step} {AnswerOverdue.next_step}"
-    return error
+    # First the hub is to be there.
+    return with_step(error, f"{cause.next_step} {AnswerOverdue.next_step}")
 
 
 def _not_linked(hub: HubStatus, cause: AntiphonError) -> str:

@@ -9,7 +9,7 @@ import shlex
 from enum import StrEnum
 from pathlib import Path
 
-from replica.errors import StoreError
+from replica.errors import StoreError, with_step
 from replica.io import keys, schema
 from replica.io.disk import create, read_regular, replacing, typed_errors
 from replica.io.joining import HUB_FILE
@@ -60,8 +60,7 @@ def _taken(folder: Path, use: FolderUse, wanted: FolderUse) -> FolderTaken:
     """Return the refusal of a folder, which names another one."""
     error = FolderTaken(f"{folder} is the folder of a {use}, and can't be that of a {wanted}")
     other = shlex.quote(str(folder.with_name(f"{folder.name}-{wanted}")))
-    error.__dict__["next_step"] = f"Give another folder, such as `--data-dir {other}`."
-    return error
+    return with_step(error, f"Give another folder, such as `--data-dir {other}`.")
 
 
 async def use_of(folder: Path) -> FolderUse | None:

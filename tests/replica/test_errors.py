@@ -9,6 +9,7 @@ from replica.errors import (
     RequestRefused,
     StoreError,
     Unavailable,
+    with_step,
 )
 from replica.refusals import QuotaExceeded
 
@@ -48,3 +49,9 @@ def test_each_branch_has_a_reason_of_its_own(branch: type[AntiphonError]) -> Non
 def test_only_what_is_unavailable_may_succeed_later() -> None:
     assert [kind for kind in BRANCHES if kind.retryable] == [Unavailable]
     assert not issubclass(QuotaExceeded, EntryRefused), "another hub may take the entry"
+
+
+def test_a_next_step_of_one_error_leaves_its_class_as_it_is() -> None:
+    error = with_step(QuotaExceeded("full"), "Delete something.")
+    assert (error.next_step, error.detail) == ("Delete something.", "full")
+    assert QuotaExceeded("full").next_step == QuotaExceeded.next_step != error.next_step
