@@ -89,8 +89,12 @@ def queue_words(held: Conversation, view: BranchView, names: Names) -> str:
     if view.running is None:
         return ""
     whose = names.of(held.log.entries[view.running].header.author)
-    is_sealed = view.running in held.order.seal_of
-    words = f"answering {whose}" if is_sealed else _waits(whose) + _for_tool(held, view, names)
+    if _is_of_removed_host(held, view.running):
+        words = f"{_waits(whose)} for a host that was removed"
+    elif view.running in held.order.seal_of:
+        words = f"answering {whose}"
+    else:
+        words = _waits(whose) + _for_tool(held, view, names)
     if not view.next:
         return words
     more = f" and {len(view.next) - 1} more" if len(view.next) > 1 else ""
@@ -99,6 +103,11 @@ def queue_words(held: Conversation, view: BranchView, names: Names) -> str:
 
 def _waits(whose: str) -> str:
     return f"{whose} {'wait' if whose == YOU else 'waits'}"
+
+
+def _is_of_removed_host(held: Conversation, request: EntryId) -> bool:
+    asked = held.order.request(request)
+    return asked is not None and not held.log.membership.is_host(asked.host)
 
 
 def _for_tool(held: Conversation, view: BranchView, names: Names) -> str:

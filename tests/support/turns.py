@@ -45,9 +45,9 @@ class Turns:
         self.change(Grant(self.writer.public, Role.WRITER))
         self.change(Grant(self.host.public, Role.HOST))
 
-    def change(self, change: Grant | Revocation) -> Entry:
-        """Let the owner change the membership."""
-        self._member = self.add(self.owner, Member(change), self._member)
+    def change(self, change: Grant | Revocation, *listed: Entry) -> Entry:
+        """Let the owner change the membership; `listed` are the entries that it lists."""
+        self._member = self.add(self.owner, Member(change), self._member, listed=listed)
         return self._member
 
     def add(self, author: Writer, body: Body, *parents: Entry | EntryId, **more) -> Entry:
@@ -85,6 +85,11 @@ class Turns:
         reason: int = FinishReason.STOP,
     ) -> Entry:
         """Let the host seal a request and answer it."""
+        seal = self.seal(request)
+        return self.add(self.host, Generation((1,), parts, 0, reason), seal, basis=seal)
+
+    def seal(self, request: Entry) -> Entry:
+        """Let the host seal a request."""
         ready = sealable(self.held, request.id)
         assert ready is not None
         parent = ready.parent.id if ready.parent is not None else None
@@ -93,9 +98,7 @@ class Turns:
         if parent is not None:
             listed.append(self.held.log.entries[parent])
         basis = self.held.log.entries[parent] if parent is not None else None
-        seal = self.add(self.host, body, request, basis=basis, listed=listed)
-        generation = Generation((1,), parts, 0, reason)
-        return self.add(self.host, generation, seal, basis=seal)
+        return self.add(self.host, body, request, basis=basis, listed=listed)
 
     def last(self, author: Writer, track: int = Track.CONVERSATION) -> Entry:
         """Return an author's last entry."""

@@ -1,12 +1,15 @@
 """The line that says whose answer is under way."""
 
+import pytest
+
 from antiphon.cli.branch_view import queue_words, view_of
 from antiphon.cli.names import Names
 from antiphon.cli.rows import entries_at
 from replica.conversation.instead import place_instead_of
 from replica.conversation.place import newest_place, place_on_branch
-from replica.log.body import Cancel, Text, ToolCall
+from replica.log.body import Cancel, Revocation, Text, ToolCall
 from tests.replica.order.turn import Turn
+from tests.support.stories import cut_at
 from tests.support.turns import Turns
 
 
@@ -30,6 +33,19 @@ def test_the_tool_that_is_waited_for_is_named() -> None:
     assert queue_words(turns.held, view, names) == "bob waits for your tool book␛"
     names = Names(own=turns.writer.public, given={turns.owner.public: "ada"})
     assert queue_words(turns.held, view, names) == "you wait for the tool book␛ of ada"
+
+
+@pytest.mark.parametrize("is_sealed", [False, True])
+def test_nobody_is_being_answered_by_a_host_that_was_removed(is_sealed: bool) -> None:
+    turns = Turns()
+    asked = turns.ask(turns.owner, turns.say(turns.owner, "Hi.", turns.genesis))
+    seals = [turns.seal(asked)] if is_sealed else []
+    names = Names(own=turns.owner.public)
+    view = view_of(turns.held, place_on_branch(turns.held, asked.id))
+    assert queue_words(turns.held, view, names) == ("answering you" if is_sealed else "you wait")
+    turns.change(Revocation(turns.host.public, tuple(map(cut_at, seals))), *seals)
+    view = view_of(turns.held, place_on_branch(turns.held, asked.id))
+    assert queue_words(turns.held, view, names) == "you wait for a host that was removed"
 
 
 def test_only_turns_that_wait_for_an_answer_are_next() -> None:

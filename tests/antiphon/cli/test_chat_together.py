@@ -233,6 +233,7 @@ def test_who_waits_for_a_host_that_was_removed_is_told(
             "answering you · its host was removed; no answer comes · Ctrl-C cancels\n"
         )
         sending.expect("its host was removed; no answer comes")
+        assert "you wait for a host that was removed, next bob" in ada.run("status").stderr
         sending.type(CTRL_C)
         assert sending.exit_code() != 0
         terminal.type(CTRL_C)
