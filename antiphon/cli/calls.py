@@ -1,5 +1,6 @@
 """The open calls of tools that a branch waits for: whose they are, and how they end."""
 
+from antiphon.cli.next_command import next_command
 from antiphon.cli.session import Session
 from replica.conversation import (
     ABANDONED,
@@ -17,13 +18,15 @@ from replica.log import Conflict
 from replica.refusals import ArgumentInvalid, NotAllowed
 
 
-def check_call(replica: Replica, held: Conversation, place: Place, call_id: str) -> None:
+def check_call(
+    session: Session, replica: Replica, held: Conversation, place: Place, call_id: str
+) -> None:
     """Refuse a result that would close no call. Raises ArgumentInvalid, NotAllowed."""
     try:
         call = call_to_close(held, place, call_id, replica.public, is_error=False)
     except NotAllowed as error:
         if _may_abandon(replica, held, place, call_id):
-            with_step(error, f"`{abandon_step(call_id)}` goes on without a result.")
+            with_step(error, f"`{abandon_step(session, call_id)}` goes on without a result.")
         raise
     if not is_on_branch(held, place, call):
         raise ArgumentInvalid(
@@ -48,9 +51,9 @@ def check_results(held: Conversation, place: Place) -> None:
         )
 
 
-def abandon_step(call_id: str) -> str:
+def abandon_step(session: Session, call_id: str) -> str:
     """Return the command that abandons a call."""
-    return f"antiphon cancel --call {call_id}"
+    return next_command(session.settings, "cancel", "--call", call_id)
 
 
 def say_calls(session: Session, replica: Replica, held: Conversation, place: Place) -> None:
@@ -61,11 +64,12 @@ def say_calls(session: Session, replica: Replica, held: Conversation, place: Pla
         if one.asked.executor != replica.public:
             session.out.note(f"note: {call} of {short(one.asked.executor)} has no result yet")
             if one.asked.may_close(replica.public, owners, is_error=True):
-                session.out.note(f"      `{abandon_step(one.call.call_id)}` goes on without it")
+                step = abandon_step(session, one.call.call_id)
+                session.out.note(f"      `{step}` goes on without it")
             continue
         session.out.note(f"note: {call} of your key has no result; this waits for it")
         if not replica.processes.is_claimed(held.id + one.request):
-            step = f'antiphon send --result {one.call.call_id} "…"'
+            step = next_command(session.settings, "send", "TEXT", "--result", one.call.call_id)
             session.out.note(f"      no program works on it; run it again, or `{step}`")
 
 

@@ -28,6 +28,7 @@ from antiphon.cli.forms import (
     tools_of,
 )
 from antiphon.cli.host_presence import HostPresence
+from antiphon.cli.next_command import next_command
 from antiphon.cli.rows import words_of
 from antiphon.cli.screen import AnswerScreen
 from antiphon.cli.session import Session, find_entry
@@ -60,7 +61,6 @@ from replica.refusals import ArgumentInvalid
 
 _PIPED_MAX = TEXT_BYTES_MAX + 4096
 """Characters that are read of what is piped in; newlines at its end are no part of the text."""
-CONTINUE_STEP = "antiphon send --continue goes on"
 REFUSED_STEP = (
     "`antiphon send` without TEXT asks once more, with other options; `antiphon fork --at ENTRY`"
     " goes further back; /undo in `antiphon chat` takes the message back."
@@ -239,12 +239,12 @@ async def _send(session: Session, replica: Replica, message: str | None, given: 
         if not choices.at and choices.branch:
             last = EntryId(bytes.fromhex(choices.branch))
             names = await session.names(replica.store, held)
-            say_branches(session.out, held, last, place, replica.public, names)
+            say_branches(session, held, last, place, replica.public, names)
         if given.result_of is None:
             say_calls(session, replica, held, place)
             say_awaited(session, replica, held, place)
     if given.result_of is not None:
-        check_call(replica, held, place, given.result_of)
+        check_call(session, replica, held, place, given.result_of)
     if not given.is_request:
         return await _say(session, replica, held, message or "", place, forks=given.at is not None)
     host = None
@@ -270,7 +270,8 @@ def say_awaited(session: Session, replica: Replica, held: Conversation, place: P
     away = {short(body.host) for body in bodies if body.host not in linked}
     if replica.hub.is_linked and away:
         hosts = ", ".join(sorted(away))
-        session.out.note(f"      its host {hosts} is not linked; antiphon cancel ends the wait")
+        step = next_command(session.settings, "cancel")
+        session.out.note(f"      its host {hosts} is not linked; {step} ends the wait")
 
 
 def _message_of(text: str | None) -> str | None:
@@ -360,7 +361,8 @@ async def _ask(
                 session.out.show(words_of((part,)))
         place = (await session.choices(replica.store, held.id)).place(held)
         goes_on = continuable(held, place) == finished.id
-        shown.screen.cost(finished, CONTINUE_STEP if goes_on else "")
+        step = next_command(session.settings, "send", "--continue")
+        shown.screen.cost(finished, f"{step} goes on" if goes_on else "")
     elif not session.out.as_json and asked is not None:
         session.out.show(asked.request.hex())
     if session.out.as_json:
@@ -406,7 +408,8 @@ async def _show(
     except asyncio.CancelledError:
         shown.screen.end()
         if shown.asked is not None:
-            session.out.note("left; the answer goes on into the log: antiphon log -f")
+            step = next_command(session.settings, "log", "-f")
+            session.out.note(f"left; the answer goes on into the log: {step}")
         raise
     finally:
         session.beside = contextlib.nullcontext

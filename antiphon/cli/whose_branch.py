@@ -2,8 +2,9 @@
 
 from antiphon.cli.branches import unique_digits
 from antiphon.cli.names import Names
-from antiphon.cli.output import Output
+from antiphon.cli.next_command import next_command
 from antiphon.cli.rows import PREVIEW_CELLS, cut, words_of
+from antiphon.cli.session import Session
 from replica.conversation import Conversation, Place
 from replica.ids import EntryId, PublicKey
 from replica.log import Conflict, Message
@@ -19,7 +20,7 @@ def branch_words(held: Conversation, node: SealNode, names: Names) -> str:
 
 
 def say_branches(
-    out: Output, held: Conversation, last: EntryId, place: Place, own: PublicKey, names: Names
+    session: Session, held: Conversation, last: EntryId, place: Place, own: PublicKey, names: Names
 ) -> None:
     """Print the branches that others began behind the request `last`, of which `place` is one."""
     begun, goes_on = _begun_behind(held, last, own), held.order.nodes.get(place.basis or last)
@@ -27,10 +28,12 @@ def say_branches(
     for node in begun:
         words = branch_words(held, node, names)
         if node in chain:
-            out.note(f"note: this goes on a branch by {words} · antiphon branches lists the others")
+            step = next_command(session.settings, "branches")
+            session.out.note(f"note: this goes on a branch by {words} · {step} lists the others")
         else:
             digits = unique_digits(node.id, held.log.entries)
-            out.note(f"note: another branch, by {words} · antiphon switch {digits} goes there")
+            step = next_command(session.settings, "switch", digits)
+            session.out.note(f"note: another branch, by {words} · {step} goes there")
 
 
 def _begun_behind(held: Conversation, last: EntryId, own: PublicKey) -> list[SealNode]:

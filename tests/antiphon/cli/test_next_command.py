@@ -42,6 +42,21 @@ def test_a_printed_command_has_the_folder_and_the_hub_of_the_one_before(
     assert not me.data_dir.exists()
 
 
+def test_notes_of_send_name_commands_for_its_folder(world: World, me: Terminal) -> None:
+    folder = ("--data-dir", str(me.data_dir.parent / "my folder"))
+    me.ok("new", *folder)
+    note = me.run("send", "one two three", "--max-tokens", "2", *folder).stderr
+    step = note.partition(" tokens · antiphon ")[2].partition(" goes on")[0]
+    assert shlex.split(step) == ["send", "--continue", *folder]
+    me.ok(*shlex.split(step))
+    world.stop_host()
+    me.ok("send", "anybody?", "--no-wait", *folder)
+    note = me.run("send", "and now?", "--no-wait", *folder).stderr
+    step = note.partition("is not linked; antiphon ")[2].partition(" ends the wait")[0]
+    assert shlex.split(step) == ["cancel", *folder]
+    me.ok(*shlex.split(step))
+
+
 def test_behind_a_join_the_hub_is_that_of_the_invitation(
     world: World, me: Terminal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
