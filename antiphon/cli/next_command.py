@@ -19,10 +19,11 @@ def next_command(settings: Settings, *words: str, hub: str | None = None) -> str
     before = [] if file is None else ["--config", str(file)]
     flags: dict[str, Any] = {}
     options: list[str] = []
-    folder = settings.data_dir.expanduser()
+    folder = settings.data_dir.expanduser().absolute()
     found = _settings(flags, file)
+    # A relative folder, as of a variable or a file, is another one elsewhere.
     if found is None or found.data_dir.expanduser() != folder:
-        options += ["--data-dir", str(folder.absolute())]
+        options += ["--data-dir", str(folder)]
         flags["data_dir"] = folder
         found = _settings(flags, file)
     if found is None or found.hub != hub:

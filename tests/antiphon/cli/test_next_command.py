@@ -101,6 +101,10 @@ def test_only_what_the_next_command_would_not_find_is_stated(
     monkeypatch.chdir(tmp_path)
     below = next_command(load_settings({"data_dir": "below"}), "chat")
     assert below == f"antiphon chat --data-dir {tmp_path / 'below'}"
+    assert next_command(load_settings({"data_dir": "."}), "chat") == "antiphon chat"
+    monkeypatch.setenv("ANTIPHON_DATA_DIR", "below")
+    assert next_command(load_settings({}), "chat") == below
+    monkeypatch.setenv("ANTIPHON_DATA_DIR", str(tmp_path))
     # A file that was named is named again, before the command.
     named = next_command(load_settings({}, file), "title", "TITLE")
     assert named == f"antiphon --config '{file}' title TITLE"
