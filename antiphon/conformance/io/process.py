@@ -15,6 +15,8 @@ ANSWER_BYTES_MAX = 16 * 1024 * 1024
 RESTARTS_MAX = 20
 SILENCES_MAX = 5
 """Questions without an answer in time, of a command that answered others."""
+_LOOK_S = 0.25
+"""Interval of looks whether the process is still there."""
 _PART_BYTES = 1 << 16
 
 Json = dict[str, Any]
@@ -109,8 +111,12 @@ class Answerer:
             ready.register(given, selectors.EVENT_WRITE)
             ready.register(taken, selectors.EVENT_READ)
             while (end := self._received.find(b"\n")) < 0:
-                found = ready.select(max(0.0, give_up_at - time.monotonic()))
-                if not found:
+                left_s = give_up_at - time.monotonic()
+                has_ended = process.poll() is not None
+                found = ready.select(max(0.0, min(left_s, _LOOK_S)))
+                if not found and has_ended:  # its children may hold the pipes open
+                    raise NoAnswer("the process ended")
+                if not found and left_s <= 0:
                     raise _Silent(f"no answer within {ANSWER_SECONDS_MAX} s")
                 for key, _ in found:
                     if key.fileobj is taken:

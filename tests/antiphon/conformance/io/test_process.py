@@ -58,6 +58,15 @@ def test_a_command_that_reads_nothing_gives_no_answer(
     deaf.close()
 
 
+def test_a_command_that_ends_while_its_child_holds_the_pipes_has_ended() -> None:
+    """It was waited for as one that is silent, for a minute."""
+    child = "[sys.executable, '-c', 'import sys; sys.stdin.read()']"
+    ended = answerer(f"import subprocess, sys; subprocess.Popen({child})")
+    with pytest.raises(NoAnswer, match="the process ended"):
+        ended.ask({"ask": "x"})
+    ended.close()
+
+
 def test_a_large_question_is_written_while_its_answer_is_read() -> None:
     echo = answerer("import os\nwhile part := os.read(0, 1024): os.write(1, part)")
     assert echo.ask(LARGE)["bytes"] == LARGE["bytes"]
