@@ -1,6 +1,7 @@
 """The user's settings: TOML file < environment ANTIPHON_* < flags."""
 
 import os
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -87,6 +88,16 @@ def default_config_file() -> Path:
     return Path(base) / "antiphon" / "config.toml"
 
 
+@lru_cache(maxsize=4)  # a class takes as long to make as its settings to read
+def _reading(path: Path) -> type[Settings]:
+    """Return the settings of a file, which is read when they are made."""
+
+    class FromFile(Settings):
+        model_config = SettingsConfigDict(toml_file=path)
+
+    return FromFile
+
+
 def load_settings(flags: dict[str, Any], config_file: Path | None = None) -> Settings:
     """Read the settings; `flags` that are None were not given. Raises ConfigInvalid."""
     named = config_file or named_config_file()
@@ -94,12 +105,8 @@ def load_settings(flags: dict[str, Any], config_file: Path | None = None) -> Set
     if named is not None and not path.is_file():
         fault = "is no regular file" if path.exists() else "does not exist"
         raise ConfigInvalid(f"{path} {fault}")
-
-    class FromFile(Settings):
-        model_config = SettingsConfigDict(toml_file=path)
-
     given = {name: value for name, value in flags.items() if value is not None}
-    settings = make_settings(FromFile, given, file=path, flags=_FLAGS)
+    settings = make_settings(_reading(path), given, file=path, flags=_FLAGS)
     settings._config_file = path.absolute() if config_file is not None else None
     if "hub" in settings.model_fields_set:
         return settings

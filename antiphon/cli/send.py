@@ -361,8 +361,10 @@ async def _ask(
                 session.out.show(words_of((part,)))
         place = (await session.choices(replica.store, held.id)).place(held)
         goes_on = continuable(held, place) == finished.id
-        step = next_command(session.settings, "send", "--continue")
-        shown.screen.cost(finished, f"{step} goes on" if goes_on else "")
+        step = ""
+        if goes_on:
+            step = f"{next_command(session.settings, 'send', '--continue')} goes on"
+        shown.screen.cost(finished, step)
     elif not session.out.as_json and asked is not None:
         session.out.show(asked.request.hex())
     if session.out.as_json:
