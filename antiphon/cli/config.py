@@ -102,9 +102,8 @@ def load_settings(flags: dict[str, Any], config_file: Path | None = None) -> Set
     """Read the settings; `flags` that are None were not given. Raises ConfigInvalid."""
     named = config_file or named_config_file()
     path = at_home(named or default_config_file())
-    if named is not None and not path.is_file():
-        fault = "is no regular file" if path.exists() else "does not exist"
-        raise ConfigInvalid(f"{path} {fault}")
+    if named is not None and not (path.exists() or path.is_symlink()):
+        raise ConfigInvalid(f"{path} does not exist")
     given = {name: value for name, value in flags.items() if value is not None}
     settings = make_settings(_reading(path), given, file=path, flags=_FLAGS)
     settings._config_file = path.absolute() if config_file is not None else None

@@ -46,6 +46,7 @@ def make_settings(
     `flags` are the names of those that differ from the setting's. Raises ConfigInvalid.
     """
     try:
+        _require_regular(file)
         return settings(**given)
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:  # states line and column
         raise ConfigInvalid(f"{file.absolute()}: {error}") from error
@@ -54,6 +55,18 @@ def make_settings(
     except ValueError as error:
         field, words = _fault(error, settings)
         raise ConfigInvalid(f"{_place(field, settings, given, file, flags)}: {words}") from error
+
+
+def _require_regular(file: Path) -> None:
+    """Refuse what has the place of a settings file: pydantic goes on as if there were none.
+
+    Such a place may be a folder, which a container has for a file that its machine lacks. A limit
+    or a list of keys that the file states would not hold. Raises ConfigInvalid, OSError.
+    """
+    if file.is_file() or not (file.exists() or file.is_symlink()):
+        return
+    fault = "is no regular file" if file.exists() else "is a link to no file"
+    raise ConfigInvalid(f"{file.absolute()} {fault}")
 
 
 _SERVICE_LINK = re.compile(

@@ -1,6 +1,8 @@
 """Settings of a daemon as flags."""
 
 import json
+import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -224,6 +226,30 @@ def test_a_wrong_flag_is_named_also_where_the_file_has_the_setting(
     with pytest.raises(SystemExit):
         read("--most", "0")
     assert "test: --most: input should be greater" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (Path.mkdir, "is no regular file"),
+        (os.mkfifo, "is no regular file"),
+        (lambda file: file.symlink_to("nowhere"), "is a link to no file"),
+    ],
+    ids=["a folder", "a pipe", "a link to no file"],
+)
+def test_what_has_the_place_of_the_file_is_not_left_out(
+    make: Callable[[Path], None],
+    said: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    make(tmp_path / FILE)
+    with pytest.raises(SystemExit) as ended:
+        read()
+    assert ended.value.code == 2
+    assert f"test: {tmp_path / FILE} {said}" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("settings", [HubConfig, HostConfig])
