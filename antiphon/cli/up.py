@@ -123,8 +123,11 @@ async def fetch_model(model: str) -> None:
 def _stop_signal() -> asyncio.Event:
     """Return an event that SIGINT, SIGTERM and SIGHUP set from now on."""
     stop = asyncio.Event()
-    # SIGHUP too: a closed terminal must not leave daemons behind.
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+    numbers = [signal.SIGINT, signal.SIGTERM]
+    # A closed terminal must not leave daemons behind, unless nohup asks for that.
+    if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:
+        numbers.append(signal.SIGHUP)
+    for number in numbers:
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     return stop
 

@@ -34,10 +34,10 @@ from tests.support.talk import key_of
 
 
 @contextmanager
-def started_up(folder: Path) -> Iterator["subprocess.Popen[str]"]:
-    """Run `antiphon up --json` with a scripted host."""
+def started_up(folder: Path, *wrapper: str) -> Iterator["subprocess.Popen[str]"]:
+    """Run `antiphon up --json` with a scripted host, as an argument of `wrapper`."""
     process = subprocess.Popen(
-        [*ANTIPHON, "up", "--json", "--hub-port", "0"],
+        [*wrapper, *ANTIPHON, "up", "--json", "--hub-port", "0"],
         env=environment(folder), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
     yield process
@@ -76,9 +76,12 @@ def test_up_vouches_for_its_own_host(ready: dict[str, dict[str, str]], tmp_path:
     assert (host["key"], host["vouched"]) == (ready["host"]["key"], True)
 
 
-def test_ctrl_c_stops_both_daemons(running_up: "subprocess.Popen[str]") -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP], ids=["Ctrl-C", "hangup"])
+def test_ctrl_c_and_a_closed_terminal_stop_both_daemons(
+    number: signal.Signals, running_up: "subprocess.Popen[str]"
+) -> None:
     ready = json.loads(first_line(running_up.stdout))
-    running_up.send_signal(signal.SIGINT)
+    running_up.send_signal(number)
     assert running_up.wait(timeout=30) == 0
     assert not is_alive(ready["hub"]["pid"])
     assert not is_alive(ready["host"]["pid"])
@@ -165,6 +168,17 @@ def test_a_killed_hub_is_started_again_at_its_address_and_the_host_comes_back(
     assert hub in reported[-1]
     sent = antiphon(tmp_path, "--hub-address", hub, "send", "hello", "--wait")
     assert sent.stdout == "You said: hello\n", sent.stderr
+
+
+def test_under_nohup_a_closed_terminal_stops_nothing(tmp_path: Path) -> None:
+    with started_up(tmp_path, "nohup") as process:
+        ready = json.loads(first_line(process.stdout))
+        process.send_signal(signal.SIGHUP)
+        os.kill(ready["hub"]["pid"], signal.SIGKILL)  # it is restarted only by one that goes on
+        reported = [first_line(process.stderr)]
+        while reported[-1] and not any(word in reported[-1] for word in ("is back", "stopping")):
+            reported.append(first_line(process.stderr))
+    assert "is back" in reported[-1]
 
 
 def test_a_followed_log_shows_new_entries_and_lets_others_write(world: World, me: Terminal) -> None:
