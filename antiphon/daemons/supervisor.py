@@ -271,6 +271,8 @@ class Supervisor:
                 ready = await daemon.start()
             except DaemonFailed as error:
                 self.report(f"{error.detail}\n{daemon.log_tail()}")
+            except OSError as error:  # there is no process, or no log, to be had at the moment
+                self.report(f"the {daemon.name} can't be started: {error}")
             else:
                 self.report(f"the {daemon.name} is back at {ready.address}, pid {daemon.pid}")
 

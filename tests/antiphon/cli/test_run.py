@@ -295,6 +295,26 @@ async def test_a_crashing_daemon_is_started_again_by_itself(tmp_path: Path) -> N
         assert supervisor.host.pid != pid
 
 
+async def test_a_daemon_whose_log_has_no_place_for_now_is_started_again(tmp_path: Path) -> None:
+    reported: asyncio.Queue[str] = asyncio.Queue()
+    supervisor = Supervisor(tmp_path, host_module=HOST_MODULE, report=reported.put_nowait)
+    async with supervisor:
+        supervisor.keep_alive()
+        logs, aside = tmp_path / "logs", tmp_path / "logs aside"
+        logs.rename(aside)
+        logs.touch()
+        assert supervisor.host.pid is not None
+        os.kill(supervisor.host.pid, signal.SIGKILL)
+        async with asyncio.timeout(30):
+            assert "the host ended (SIGKILL)" in await reported.get()
+            assert "the host can't be started" in await reported.get()
+            logs.unlink()
+            aside.rename(logs)
+            while "the host is back" not in await reported.get():
+                pass
+        assert supervisor.hub.pid is not None
+
+
 # --- doctor, model, settings ---------------------------------------------------
 
 
