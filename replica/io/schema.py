@@ -135,7 +135,7 @@ async def connect_writer(path: Path) -> WritingConnection:
 
 async def connect_reader(path: Path) -> Connection:
     """Open a connection that can neither write nor checkpoint."""
-    connection = await _connect(f"file:{quote(str(path))}?mode=ro")
+    connection = await _connect(f"file:{quote(os.fsencode(path))}?mode=ro")
     try:
         await connection.execute("PRAGMA query_only = ON")
         await connection.execute("PRAGMA wal_autocheckpoint = 0")
@@ -234,7 +234,7 @@ async def recover(path: Path) -> None:
     Changes nothing else, so it is safe on a file that `check` refuses
     afterwards. The caller holds the store's lock. See DECISIONS D81.
     """
-    connection = await _connect(f"file:{quote(str(path))}?mode=rw")
+    connection = await _connect(f"file:{quote(os.fsencode(path))}?mode=rw")
     try:
         await pragma(connection, "user_version")  # Reading triggers the rollback.
     finally:

@@ -5,6 +5,7 @@ import os
 import shutil
 import sqlite3
 import struct
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -314,3 +315,19 @@ async def test_a_lock_that_is_no_file_is_refused_by_its_path(
         await Store.open(path)
     with pytest.raises(StoreError, match=f"^{lock} is not a regular file$"):
         require_free(path)
+
+
+# --- names of folders -----------------------------------------------------------------------
+
+
+@pytest.mark.skipif(sys.platform == "darwin", reason="names of files are UTF-8 there")
+@pytest.mark.parametrize("name", [b"d\xff", "dä".encode(), b"d%41?mode=ro#x"])
+async def test_a_folder_may_have_any_name(tmp_path: Path, name: bytes) -> None:
+    path = tmp_path / os.fsdecode(name) / "log.db"
+    path.parent.mkdir()
+    genesis = Writer(1).genesis()
+    async with await Store.open(path) as store:
+        await store.append([genesis])
+    assert path.is_file()
+    async with open_read_only(path) as store:
+        assert (await store.load(genesis.conversation)).entries == [genesis]
