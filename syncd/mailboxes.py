@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from replica import limits
+from replica.errors import with_step
 from replica.ids import ID_BYTES, KEY_BYTES, PublicKey
 from replica.refusals import ArgumentInvalid, QuotaExceeded
 
@@ -65,8 +66,11 @@ class Mailboxes:
         with fewer. Raises ArgumentInvalid, QuotaExceeded.
         """
         latest_ms = now_ms + limits.INVITATION_LIFETIME_S * 1000 + _SKEW_MS
-        if len(name) != ID_BYTES or not now_ms < expire_time_ms <= latest_ms:
-            raise ArgumentInvalid("a mailbox has a name of 32 bytes and expires within 24 hours")
+        if len(name) != ID_BYTES:
+            raise ArgumentInvalid("a mailbox has a name of 32 bytes")
+        if not now_ms < expire_time_ms <= latest_ms:
+            error = ArgumentInvalid("by the hub's clock, this mailbox does not end within 24 hours")
+            raise with_step(error, "Compare this machine's clock with the hub's.")
         self._expire(now_ms)
         box = self._boxes.get(name)
         if box is not None:

@@ -138,12 +138,16 @@ def test_an_expired_mailbox_is_not_loaded(boxes: Mailboxes) -> None:
         assert len(again) == count
 
 
-@pytest.mark.parametrize(
-    ("name", "end"), [(b"short", END), (NAME, NOW), (NAME, NOW + 2 * 24 * 3600 * 1000)]
-)
-def test_a_mailbox_ends_within_a_day(name: bytes, end: int) -> None:
-    with pytest.raises(ArgumentInvalid):
-        Mailboxes().open(ADA, name, end, NOW)
+def test_a_mailbox_has_a_name_of_32_bytes() -> None:
+    with pytest.raises(ArgumentInvalid, match="32 bytes"):
+        Mailboxes().open(ADA, b"short", END, NOW)
+
+
+@pytest.mark.parametrize("end", [NOW, NOW + 2 * 24 * 3600 * 1000])
+def test_a_mailbox_ends_within_a_day_by_the_clock_of_the_hub(end: int) -> None:
+    with pytest.raises(ArgumentInvalid, match="24 hours") as refused:
+        Mailboxes().open(ADA, NAME, end, NOW)
+    assert refused.value.next_step == "Compare this machine's clock with the hub's."
 
 
 def test_stored_shards_hold_all(boxes: Mailboxes) -> None:
