@@ -52,12 +52,19 @@ class KeyRing:
         Raises KeyRingMissing or KeyFileInvalid.
         """
         with typed_errors():
-            is_new = not any(_path(folder, name).exists() for name in _NAMES)
+            missing = [name for name in _NAMES if not _path(folder, name).exists()]
+            is_new = len(missing) == len(_NAMES)
             if is_new and any(checkpoints.glob("*/*.manifest")):
                 raise KeyRingMissing(f"{folder} has no key ring, and {checkpoints} has checkpoints")
         ring = cls.load(folder)
         if is_new:
             log.info("key ring made", path=str(folder))
+        elif missing:  # after a repair, or where a ring was not copied whole
+            log.warning(
+                "the key ring was incomplete, other hosts lack what was made",
+                path=str(folder),
+                detail=", ".join(_path(folder, name).name for name in missing),
+            )
         return ring
 
 

@@ -28,7 +28,9 @@ def test_a_named_ring_with_a_secret_that_was_set_aside_gets_another_one(tmp_path
     stored.mkdir(parents=True)
     (stored / "00000100-aa.manifest").touch()
     (ring / "salt.secret").unlink()
-    again = KeyRing.load_named(ring, stored.parent)
+    with capture_logs() as logs:
+        again = KeyRing.load_named(ring, stored.parent)
+    assert [(line["log_level"], line["detail"]) for line in logs] == [("warning", "salt.secret")]
     assert (again.archive, again.checkpoint) == (made.archive, made.checkpoint)
     assert again.salt != made.salt
     (ring / "salt.secret").write_bytes(b"short")
