@@ -52,6 +52,9 @@ def make_settings(
         raise ConfigInvalid(f"{file.absolute()}: {error}") from error
     except OSError as error:
         raise ConfigInvalid(f"{file.absolute()}: {error.strerror or error}") from error
+    except UnicodeEncodeError as error:  # of our words about a value, which they repeat
+        words = ascii(error.object)[1:-1]
+        raise ConfigInvalid(f"a flag or a variable is not UTF-8: {words}") from error
     except ValueError as error:
         field, words = _fault(error, settings)
         raise ConfigInvalid(f"{_place(field, settings, given, file, flags)}: {words}") from error

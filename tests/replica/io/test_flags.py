@@ -228,6 +228,18 @@ def test_a_wrong_flag_is_named_also_where_the_file_has_the_setting(
     assert "test: --most: input should be greater" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("flags", [[], ["--listen", "\udcff:1"]], ids=["variable", "flag"])
+def test_a_value_that_is_no_text_is_named_as_that(
+    flags: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if not flags:
+        monkeypatch.setenv("ANTIPHON_HUB_LISTEN", "\udcff:1")
+    with pytest.raises(SystemExit):
+        read_settings(HubConfig, flags, prog="test", description="", flags={})
+    said = "test: a flag or a variable is not UTF-8: '\\udcff:1' is not host:port"
+    assert capsys.readouterr().err.startswith(said)
+
+
 @pytest.mark.parametrize(
     ("make", "said"),
     [
