@@ -52,8 +52,8 @@ class HubConfig(ProgramSettings):
     blobs_bytes_max: int = Field(limits.BLOBS_BYTES_MAX, ge=1)
     """Maximum size of all blobs of one conversation, in bytes."""
     expiring_blobs_bytes_max: int = Field(limits.EXPIRING_BLOBS_BYTES_MAX, ge=1)
-    """Maximum bytes of expiring blobs in one conversation. They do not count towards the other
-    limits."""
+    """Maximum bytes of expiring blobs in one conversation. They count towards the disk, and not
+    towards --blobs-bytes-max."""
     reflection: bool = False
     """Serve gRPC reflection, for tools such as grpcurl."""
     metrics: EndpointAddress = ""
