@@ -6,7 +6,7 @@ The core decides what is sent; replica/io/driver.py performs its effects.
 import asyncio
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from replica.errors import AntiphonError
 from replica.io import rpc
@@ -15,8 +15,9 @@ from replica.io.driver import ReplicaDriver
 from replica.io.hub_calls import HubCalls
 from replica.io.link_outbox import Call, LinkOutbox
 from replica.io.logger import get_logger
+from replica.io.status import error_of
 from replica.io.worker import Worker
-from replica.link import Fault, decode_frame
+from replica.link import Event, Fault, LinkClosed, decode_frame
 
 log = get_logger()
 
@@ -109,7 +110,20 @@ class HubLink:
         core = self._driver.core
         async for data in call:
             message = decode_frame(data, "to_client")
-            self._driver.do(core.receive(message, time.monotonic(), len(data)))
+            effects = core.receive(message, time.monotonic(), len(data))
+            self._driver.do(effects)
             if core.has_ended:
+                _raise_refusal(effects.deliver)
                 return
             self.last_error = None
+
+
+def _raise_refusal(events: Iterable[Event]) -> None:
+    """Raise the error for which a link has ended, if the next one will end for it too.
+
+    Else, as where the hub stops, the next try tells whether it is away.
+    """
+    for event in events:
+        fault = event.fault if isinstance(event, LinkClosed) else None
+        if fault is not None and not fault.retryable:
+            raise error_of(fault)
