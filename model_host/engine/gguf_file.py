@@ -23,6 +23,7 @@ from model_host.engine.model_file import (
     check_tensors,
     check_token_id,
     count,
+    name_from,
     naming,
     number,
 )
@@ -209,7 +210,7 @@ def _open(path: Path) -> ModelFile:
     return ModelFile(
         path=path,
         sha256=file_sha256(path),
-        name=str(fields.get("general.name", path.stem)),
+        name=name_from(fields.get("general.name"), path.stem),
         config=config,
         tokenizer=_tokenizer(fields, config.vocab),
         template=str(fields.get("tokenizer.chat_template", "")),

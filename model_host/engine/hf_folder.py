@@ -19,7 +19,7 @@ from model_host.engine.generation_config import from_folder
 from model_host.engine.hf_config import read_config, with_rope_scaling
 from model_host.engine.hf_tokenizer import read_template, read_tokenizer
 from model_host.engine.json_file import read_json
-from model_host.engine.model_file import ModelFile, check_tensors, naming
+from model_host.engine.model_file import ModelFile, check_tensors, name_from, naming
 from model_host.engine.regular_file import open_regular
 from model_host.errors import ModelArchitectureUnknown, ModelFileInvalid, ModelFileMissing
 
@@ -173,7 +173,7 @@ def _open_folder(folder: Path) -> ModelFile:
     return ModelFile(
         path=folder,
         sha256=folder_sha256([folder / CONFIG, *files]),
-        name=folder.resolve().name,
+        name=name_from(folder.resolve().name),
         config=config,
         tokenizer=read_tokenizer(folder, fields, config.vocab),
         template=read_template(folder),

@@ -24,9 +24,15 @@ from model_host.errors import (
     TokenizerUnknown,
 )
 from model_host.model_config import ModelConfig
+from model_host.refusals import cleaned
+from replica.limits import HOST_TEXT_BYTES_MAX
 
 FAMILIES = ("llama", "mistral", "qwen2", "qwen3")
 """Families of dense models that the engine runs."""
+DETAIL_CHARACTERS_MAX = 4_096 + 1_000
+"""Characters of an error of a model: its path, and the words about it."""
+UNNAMED = "unnamed"
+"""The name of a model that has none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,9 +74,10 @@ class TensorSource(Protocol):
 class ModelFile:
     """A model whose files passed every check and hold all of its tensors.
 
-    `sha256` covers the weights. `sampling` has the numbers that the files recommend, by the
-    names of `Sampling` and unchecked. With `interleaved` the query and key rows of a head are
-    pairs (2i, 2i + 1), as in GGUF's llama architecture, and not halves (i, i + D/2).
+    `sha256` covers the weights, and `name` is one of `name_from`. `sampling` has the numbers that
+    the files recommend, by the names of `Sampling` and unchecked. With `interleaved` the query and
+    key rows of a head are pairs (2i, 2i + 1), as in GGUF's llama architecture, and not halves
+    (i, i + D/2).
     """
 
     path: Path
@@ -86,13 +93,22 @@ class ModelFile:
 
 @contextmanager
 def naming(path: Path) -> Iterator[None]:
-    """Let the errors of a block name this file where they do not yet."""
+    """Let the errors of a block name this file where they do not yet, each in one line.
+
+    A detail may repeat a text of the file, which has any length and any characters.
+    """
     try:
         yield
     except (ModelFileError, TokenizerUnknown) as error:
-        if str(path) in error.detail:
-            raise
-        raise type(error)(f"{path}: {error.detail}") from error
+        detail = error.detail if str(path) in error.detail else f"{path}: {error.detail}"
+        raise type(error)(cleaned(detail, DETAIL_CHARACTERS_MAX)) from error
+
+
+def name_from(*stated: object) -> str:
+    """Return the first name that has a character to show, as a line that a hub takes."""
+    shown = (cleaned(str(name), HOST_TEXT_BYTES_MAX) for name in stated if name is not None)
+    name = next(filter(None, shown), UNNAMED)
+    return name.encode()[:HOST_TEXT_BYTES_MAX].decode(errors="ignore")
 
 
 def layer_shapes(config: ModelConfig) -> dict[str, tuple[int, ...]]:

@@ -63,6 +63,7 @@ def write(
     config: ModelConfig = LLAMA,
     *,
     architecture: str = "llama",
+    name: str = "Tiny",
     left_out: str = "",
     extra: Tensors | None = None,
     kind_of: Callable[[str], Kind | None] = _unquantised,
@@ -78,7 +79,7 @@ def write(
     those of the model `like`, if one is given.
     """
     writer = gguf.GGUFWriter(path, architecture)
-    writer.add_name("Tiny")
+    writer.add_name(name)
     writer.add_block_count(config.layers)
     writer.add_context_length(config.context_tokens)
     writer.add_embedding_length(config.width)
@@ -98,14 +99,14 @@ def write(
         types[TOKENS.index(text)] = 4
     own = TokenizerData("gpt2", pre, TOKENS, tuple(types), MERGES, None, eos_id)
     _add_text(writer, like.tokenizer if like else own, like.template if like else "{{ messages }}")
-    for name, value in (tensors(config) | (extra or {})).items():
-        if name == left_out:
+    for key, tensor in (tensors(config) | (extra or {})).items():
+        if key == left_out:
             continue
-        kind = kind_of(name)
+        kind = kind_of(key)
         if kind is None:
-            writer.add_tensor(name, value)
+            writer.add_tensor(key, tensor)
         else:
-            writer.add_tensor(name, blocks(value, kind), raw_dtype=kind)
+            writer.add_tensor(key, blocks(tensor, kind), raw_dtype=kind)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()

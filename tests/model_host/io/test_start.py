@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from io import FileIO, TextIOWrapper
 from pathlib import Path
 from typing import TextIO, cast
@@ -111,6 +112,25 @@ def test_a_model_folder_is_offered_like_a_file(tmp_path: Path):
     assert offer.profile.name == "model"
     assert offer.profile.weights_digest == file.sha256
     assert offer.stop_ids == {tiny_model.TOKENS.index("<|end|>")}
+
+
+@pytest.mark.usefixtures("own_cache")
+async def test_a_model_with_a_name_that_no_hub_takes_is_served_under_a_shorter_one(
+    tmp_path: Path, tiny_path: Path
+):
+    """The hub refused each greeting, so the host was ready and nobody found it."""
+    like = replace(open_model(tiny_path), template=CHAT)
+    model = tiny_model.write(tmp_path / "model.gguf", name="\x1b[2J\n" + "n" * 300, like=like)
+    hub = await start_hub(HubConfig(data_dir=tmp_path / "hub", listen="127.0.0.1:0"))
+    config = HostConfig(
+        data_dir=tmp_path / "host", hub=hub.address, model=str(model), numerics="fp32"
+    )
+    try:
+        async with start(config) as host:
+            assert await host.replica.wait_for(lambda: host.replica.hub.is_linked, 20)
+            assert host.profile.name.startswith("?[2J nnn")
+    finally:
+        await hub.stop()
 
 
 def test_a_full_log_file_does_not_stop_the_host(monkeypatch: pytest.MonkeyPatch):
