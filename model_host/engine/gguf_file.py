@@ -20,6 +20,7 @@ from model_host.engine.gguf_header import TensorEntry, read_header
 from model_host.engine.model_file import (
     ModelFile,
     TokenizerData,
+    check_config,
     check_tensors,
     check_token_id,
     count,
@@ -205,6 +206,7 @@ def _open(path: Path) -> ModelFile:
     fields, entries = read_header(path)
     tensors = GgufTensors(path, entries)
     config = _config(fields, tensors.shapes)
+    check_config(config)
     check_tensors(config, tensors.shapes, optional={_ROPE_FACTORS: (config.head_width // 2,)})
     config = _with_rope_scaling(config, fields, tensors)
     return ModelFile(

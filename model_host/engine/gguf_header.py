@@ -93,6 +93,8 @@ def _read_entries(header: _Header, count: int, alignment: int) -> dict[str, Tens
     entries: dict[str, TensorEntry] = {}
     for _ in range(count):
         name = header.text()
+        if name in entries:
+            raise ModelFileInvalid(f"The header has {name} twice.")
         dims = int(header.scalar("<I"))
         if dims > 4:
             raise ModelFileInvalid(f"{name} has {dims} dimensions.")

@@ -19,7 +19,7 @@ from model_host.engine.generation_config import from_folder
 from model_host.engine.hf_config import read_config, with_rope_scaling
 from model_host.engine.hf_tokenizer import read_template, read_tokenizer
 from model_host.engine.json_file import read_json
-from model_host.engine.model_file import ModelFile, check_tensors, name_from, naming
+from model_host.engine.model_file import ModelFile, check_config, check_tensors, name_from, naming
 from model_host.engine.regular_file import open_regular
 from model_host.errors import ModelArchitectureUnknown, ModelFileInvalid, ModelFileMissing
 
@@ -167,6 +167,7 @@ def _open_folder(folder: Path) -> ModelFile:
     tensors = _tensors(files)
     with naming(folder / CONFIG):
         config = read_config(fields, tensors.shapes)
+        check_config(config)
     check_tensors(config, tensors.shapes, own_name=_own_name)
     with naming(folder / CONFIG):
         config = with_rope_scaling(config, fields)

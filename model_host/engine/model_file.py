@@ -23,7 +23,7 @@ from model_host.errors import (
     ModelTensorMissing,
     TokenizerUnknown,
 )
-from model_host.model_config import ModelConfig
+from model_host.model_config import CONTEXT_TOKENS_MIN, ModelConfig
 from model_host.refusals import cleaned
 from replica.limits import HOST_TEXT_BYTES_MAX
 
@@ -31,6 +31,8 @@ FAMILIES = ("llama", "mistral", "qwen2", "qwen3")
 """Families of dense models that the engine runs."""
 DETAIL_CHARACTERS_MAX = 4_096 + 1_000
 """Characters of an error of a model: its path, and the words about it."""
+RMS_EPS_MAX = 1.0
+"""Models have some 1e-5. One beyond float32 can't be added to anything."""
 UNNAMED = "unnamed"
 """The name of a model that has none."""
 
@@ -169,6 +171,16 @@ def check_tensors(
         raise ModelArchitectureUnknown(
             f"The engine doesn't know the tensor {own_name(unknown[0])}."
         )
+
+
+def check_config(config: ModelConfig) -> None:
+    """Raise ModelFileInvalid for numbers with which nothing can be computed."""
+    if config.context_tokens < CONTEXT_TOKENS_MIN:
+        raise ModelFileInvalid(
+            f"Its context has {config.context_tokens} token, and not {CONTEXT_TOKENS_MIN} at least."
+        )
+    if config.rms_eps > RMS_EPS_MAX:
+        raise ModelFileInvalid(f"Its RMS epsilon is {config.rms_eps}, above {RMS_EPS_MAX}.")
 
 
 def number(fields: Mapping[str, object], key: str, default: float | None = None) -> float:

@@ -54,9 +54,14 @@ def another_kind(path: Path) -> Path:
     return path
 
 
+def of_one_token(path: Path) -> Path:
+    return tiny_model.write(path, replace(tiny_model.LLAMA, context_tokens=1))
+
+
 BAD_FILES: list[tuple[Callable[[Path], Path], type[AntiphonError]]] = [
     (truncated, ModelFileTruncated),
     (another_kind, ModelFileInvalid),
+    (of_one_token, ModelFileInvalid),
     (lambda path: tiny_model.write(path, architecture="mamba"), ModelArchitectureUnknown),
     (lambda path: tiny_model.write(path, left_out="output_norm.weight"), ModelTensorMissing),
     (lambda path: tiny_model.write(path, pre="klingon"), TokenizerUnknown),
