@@ -61,6 +61,18 @@ def with_step(error: _E, next_step: str) -> _E:
     return error
 
 
+def record_of(error: AntiphonError) -> dict[str, object]:
+    """Return an error as a JSON object, the same for all commands."""
+    return {
+        "reason": error.reason,
+        "detail": error.detail,
+        "next_step": error.next_step,
+        "retryable": error.retryable,
+        "missing": [one.hex() for one in error.missing],
+        "retry_after_s": error.retry_after_s,
+    }
+
+
 class EntryRefused(AntiphonError):
     """The entry breaks a rule of the protocol."""
 

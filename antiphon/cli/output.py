@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.text import Text
 
 from antiphon.cli.rows import wrapped
-from replica.errors import AntiphonError
+from replica.errors import AntiphonError, record_of
 from replica.io import HostUnreachable, PeerError
 from replica.refusals import HubUnreachable, ProofInvalid
 
@@ -175,11 +175,4 @@ def step_of(error: AntiphonError) -> str:
 
 def error_record(error: AntiphonError) -> dict[str, Any]:
     """Return an error as a JSON object."""
-    return {
-        "reason": error.reason,
-        "detail": error.detail,
-        "next_step": step_of(error),
-        "retryable": error.retryable,
-        "missing": [m.hex() for m in error.missing],
-        "retry_after_s": error.retry_after_s,
-    }
+    return {**record_of(error), "next_step": step_of(error)}

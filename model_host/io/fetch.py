@@ -25,7 +25,7 @@ from typing import IO, get_args
 from model_host.engine import file_sha256
 from model_host.errors import ModelFileError, ModelFileMissing
 from model_host.io.config import Numerics
-from replica.errors import AntiphonError
+from replica.errors import AntiphonError, record_of, with_step
 from replica.io import at_home, python
 
 CHUNK_BYTES = 1024 * 1024
@@ -38,6 +38,9 @@ class ModelUnknown(ModelFileError):
 
     reason = "MODEL_UNKNOWN"
     next_step = "Run `antiphon model list`, or give the path of a GGUF file or model folder."
+
+
+_PULL_STEP = "Name one of `antiphon model list`; a file or folder is served by its path as it is."
 
 
 class ModelMissing(ModelFileError):
@@ -192,7 +195,8 @@ def _known(name: str) -> Known:
     if any(known == model.name for model in MODELS):
         choices = ", ".join(f"@{each}" for each in get_args(Numerics))
         raise ModelUnknown(f"'@{numerics}' names no numerics; {known} may have {choices}")
-    raise ModelUnknown(f"no model is called '{name}'; known: {names}")
+    unknown = ModelUnknown(f"no model is called '{name}'; known: {names}")
+    raise with_step(unknown, _PULL_STEP)
 
 
 def _check_digest(model: Known, path: Path, found: str) -> None:
@@ -357,7 +361,7 @@ def main(argv: Sequence[str]) -> int:
     except AntiphonError as error:
         _say(f"error: {error.detail}\n  next    {error.next_step}\n  reason  {error.reason}")
         if given.json:
-            _put(json.dumps({"error": {"reason": error.reason, "detail": error.detail}}))
+            _put(json.dumps({"error": record_of(error)}))
         return 1
     return 0
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from antiphon.cli.output import error_record
 from model_host.errors import ModelFileMissing
 from model_host.io import fetch
 from replica.io import ConfigInvalid
@@ -220,6 +221,17 @@ def test_refusals_are_messages_and_an_exit_code(
     shown = capsys.readouterr()
     assert "MODEL_UNKNOWN" in shown.out
     assert "next" in shown.err
+    # As with `--json` of each other command.
+    refusal = json.loads(shown.out)["error"]
+    assert refusal["next_step"] in shown.err
+    assert refusal.keys() == error_record(fetch.ModelUnknown()).keys()
+
+
+def test_a_path_is_nothing_to_fetch(real_model: Path) -> None:
+    """It was advised to give the path, which is what was given."""
+    with pytest.raises(fetch.ModelUnknown) as caught:
+        fetch.pull(str(real_model))
+    assert "by its path" in caught.value.next_step
 
 
 def test_progress_is_drawn_on_a_terminal_only(
