@@ -95,11 +95,7 @@ class KeptVerdicts:
         path = self._path(key)
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            with tempfile.NamedTemporaryFile(dir=path.parent, suffix=_SUFFIX, delete=False) as file:
-                file.write(encode(key, verdict))
-                file.flush()
-                os.fsync(file.fileno())
-            Path(file.name).replace(path)
+            _write(path, encode(key, verdict))
             self._remove_oldest()
         except OSError as error:
             log.warning("self-test result not kept", extra={"path": path, "detail": str(error)})
@@ -108,3 +104,16 @@ class KeptVerdicts:
         paths = sorted(self._folder.glob(f"*{_SUFFIX}"), key=lambda path: path.stat().st_mtime)
         for path in paths[:-VERDICTS_MAX]:
             path.unlink(missing_ok=True)
+
+
+def _write(path: Path, data: bytes) -> None:
+    """Write a file durably in the place of another, or leave nothing. Raises OSError."""
+    with tempfile.NamedTemporaryFile(dir=path.parent, suffix=_SUFFIX, delete=False) as file:
+        try:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+            Path(file.name).replace(path)
+        except OSError:
+            Path(file.name).unlink(missing_ok=True)
+            raise

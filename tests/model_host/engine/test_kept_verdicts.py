@@ -11,6 +11,7 @@ from model_host.engine.kept_verdicts import VERDICTS_MAX, KeptVerdicts, Verdict,
 from model_host.engine.numerics import SelfTest
 from model_host.engine.torch_engine import TorchEngine
 from tests.model_host.io.damage import flip_at
+from tests.support.files import file_size_limit
 
 KEY = bytes(range(32))
 FAILED = Verdict(SelfTest(("head rows=3", "merge of 2 slabs rows=1"), 700, 2.5), b"c" * 32)
@@ -64,6 +65,19 @@ def test_the_oldest_verdicts_are_removed(tmp_path: Path) -> None:
     assert len([*(tmp_path / "verdicts").iterdir()]) <= VERDICTS_MAX + 1
     assert kept.read(bytes(32)) is None
     assert kept.read(bytes([VERDICTS_MAX + 2]) * 32) is not None
+
+
+def test_a_verdict_that_finds_no_room_leaves_nothing(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Each start on a full disk left a file that took the place of a verdict."""
+    kept = KeptVerdicts(tmp_path)
+    with file_size_limit(len(encode(KEY, FAILED)) - 1), caplog.at_level(logging.WARNING):
+        kept.write(KEY, FAILED)
+    assert "self-test result not kept" in caplog.text
+    assert not [*(tmp_path / "verdicts").iterdir()]
+    kept.write(KEY, FAILED)
+    assert kept.read(KEY) is not None
 
 
 def test_a_second_start_runs_the_canary_alone(
