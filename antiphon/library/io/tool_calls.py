@@ -68,7 +68,7 @@ def refusal_of(known: Tool, one: OpenCall) -> str | None:
     return text_of_result(f"The tool {known.name!r} was not called: {wrong}. Correct the argument.")
 
 
-async def called(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+async def called(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
     """Call a function of the program: an async one here, any other in a thread.
 
     Raises what it raises. What is no Exception, such as an exit, is a RuntimeError: it

@@ -58,10 +58,11 @@ def deep() -> list[Any]:
     return made
 
 
-async def called(known: Tool) -> tuple[str, bool]:
-    """Return the result of a call without arguments."""
+async def called(known: Tool, arguments: str = "{}") -> tuple[str, bool]:
+    """Return the result of a call, which has no arguments by default."""
     asked = Asked(KEY, KEY)
-    return await call_tool(known, OpenCall(ENTRY, ToolCall("0", known.name, "{}"), asked, ENTRY))
+    call = ToolCall("0", known.name, arguments)
+    return await call_tool(known, OpenCall(ENTRY, call, asked, ENTRY))
 
 
 @pytest.mark.parametrize(
@@ -87,6 +88,20 @@ def make_tool(make: Callable[[], Any]) -> Callable[..., Any]:
         return make()
 
     return act
+
+
+async def test_a_parameter_may_have_any_name():
+    """One that was called `function` was taken for the tool itself."""
+
+    def find(function: str, self: str, args: str) -> str:
+        return f"{function} {self} {args}"
+
+    async def find_in_loop(function: str, self: str, args: str) -> str:
+        return find(function, self, args)
+
+    for one in (find, find_in_loop):
+        arguments = '{"function": "len", "self": "a", "args": "b"}'
+        assert await called(tool(one), arguments) == ("len a b", False)
 
 
 async def test_an_error_without_a_text_is_told_by_its_type():
