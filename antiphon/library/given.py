@@ -144,6 +144,12 @@ def check_timeout(timeout_s: float | None) -> float | None:
         raise ArgumentInvalid("timeout_s is longer than any time") from None
 
 
+def check_limit(timeout_s: float) -> None:
+    """Check a time in seconds of a wait that always has an end. Raises ArgumentInvalid."""
+    if check_timeout(timeout_s) is None:
+        raise ArgumentInvalid("timeout_s is None, not a number")
+
+
 def check_system(text: str) -> str:
     """Return the text that begins a conversation. Raises ArgumentInvalid, BodyTooLarge."""
     body = codec.encode_body(Message(Speaker.SYSTEM, (Text(check_text(text, "the system text")),)))

@@ -11,8 +11,8 @@ from antiphon.library.given import (
     Given,
     Policy,
     check_id,
+    check_limit,
     check_text,
-    check_timeout,
     parts_of,
 )
 from antiphon.library.io.feed import Feed
@@ -278,7 +278,7 @@ class Conversation(Members):
         >>> await trip.sync(timeout_s=5.0)
         True
         """
-        check_timeout(timeout_s)
+        check_limit(timeout_s)
         await self._held()
         if await self.replica.wait_synced(self.id, timeout_s):
             return True
@@ -317,6 +317,8 @@ class Conversation(Members):
         >>> await trip.open_calls()
         ()
         """
+        if not isinstance(is_error, bool):
+            raise ArgumentInvalid(f"is_error is {is_error!r}, not True or False")
         await self._close(call_id, result, is_error)
 
     async def abandon(self, call_id: str) -> None:

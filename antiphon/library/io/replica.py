@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from antiphon.library import events as e
 from antiphon.library.errors import ProcessForked, ReplicaClosed
-from antiphon.library.given import check_id, check_system, check_text, check_timeout
+from antiphon.library.given import check_id, check_limit, check_system, check_text, check_timeout
 from antiphon.library.io.all_synced import AllSynced
 from antiphon.library.io.conversation import Conversation
 from antiphon.library.io.feed import Feed
@@ -227,7 +227,7 @@ class Replica(Unpickled, Opened):
         >>> await me.sync(timeout_s=5.0)
         True
         """
-        check_timeout(timeout_s)
+        check_limit(timeout_s)
         synced = AllSynced(self._core.hub, self._listed)
         return await synced.wait(self._core, self._stored, timeout_s)
 

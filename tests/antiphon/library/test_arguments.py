@@ -132,6 +132,20 @@ async def test_a_result_without_a_text_is_refused(lab: Lab, result: Any) -> None
             await trip.abandon(result)
 
 
+async def test_what_is_neither_true_nor_false_marks_no_result(lab: Lab) -> None:
+    async with lab.open() as me:
+        trip = await me.conversation("trip")
+        with pytest.raises(ArgumentInvalid, match="is_error is 'no', not True or False"):
+            await trip.finish("1", "booked", is_error="no")
+
+
+async def test_a_wait_for_the_hub_has_an_end(lab: Lab) -> None:
+    async with lab.open() as me:
+        for one in (me, await me.conversation("trip")):
+            with pytest.raises(ArgumentInvalid, match="timeout_s is None, not a number"):
+                await one.sync(None)
+
+
 @pytest.mark.parametrize(
     "call",
     [antiphon.Call(5, "act"), antiphon.Call("", None), antiphon.Call("", "act", {})],  # type: ignore[arg-type]  # as programs write them
