@@ -11,6 +11,7 @@ from typing import Any
 from antiphon.library import events as e
 from antiphon.library.errors import RunUnfinished
 from antiphon.library.given import Given, Policy, check_text
+from antiphon.library.io.awaited_host import AwaitedHost
 from antiphon.library.io.call_bound import check_count, next_call
 from antiphon.library.io.handle import Handle, append
 from antiphon.library.io.run_claim import CallsAhead, RunClaim, call_open, check_calls_ahead
@@ -265,6 +266,7 @@ class Run(Unpickled):
     async def _follow(self, request: EntryId, news: RunNews) -> AsyncGenerator[e.Event, None]:
         """Yield the drafts of an answer until it is there, or has to be asked for anew."""
         ahead = CallsAhead(self._replica, request)
+        host = AwaitedHost(self._replica, request)
         while True:
             async for event in news.collected(self._run):
                 yield event
@@ -272,7 +274,8 @@ class Run(Unpickled):
             if next_step(await self._held(), self._run) != Await(request):
                 return
             watch = news.watch_of(request)
-            await ahead.wait(await self._held(), watch, self._given.timeout_s)
+            look_s = await host.look(await self._held())
+            await ahead.wait(await self._held(), watch, self._given.timeout_s, look_s)
 
     async def _finish(self, held: Held, request: EntryId) -> None:
         answer, generation = answer_of(held, request), held.order.answer(request)

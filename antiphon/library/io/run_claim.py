@@ -213,14 +213,21 @@ class CallsAhead:
             raise call_open(gone, _whose(self._replica, held, gone), _IN_LOG)
         return CLAIM_S if ahead else None
 
-    async def wait(self, held: Held, watch: AnswerWatch, silence_max_s: float | None) -> None:
+    async def wait(
+        self,
+        held: Held,
+        watch: AnswerWatch,
+        silence_max_s: float | None,
+        look_again_s: float | None = None,
+    ) -> None:
         """Wait for news of the answer, as `AnswerWatch.wait` does, and look meanwhile.
 
         Raises what that raises, and CallOpen: in place of AnswerOverdue, where the hub is
         linked and another member's call has no result.
         """
         try:
-            await watch.wait(silence_max_s, self.look(held))
+            bounds = [s for s in (self.look(held), look_again_s) if s is not None]
+            await watch.wait(silence_max_s, min(bounds, default=None))
         except AnswerOverdue as overdue:
             me, is_linked = self._replica.public, self._replica.hub.is_linked
             for one in self._calls(held) if is_linked else ():

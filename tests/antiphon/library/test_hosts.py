@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,7 +15,7 @@ from replica.log.entry import public_key
 from syncd.io.config import HubConfig
 from syncd.io.server import start
 from tests.antiphon.library.conftest import Lab
-from tests.support.scripted_host import ScriptedHost, scripted_host
+from tests.support.scripted_host import Pace, ScriptedHost, no_pause, scripted_host
 from tests.support.talk import key_of
 
 WAIT_S = 20.0
@@ -34,9 +35,9 @@ class Pair(Lab):
         self.hub = await start(config)
         return self.hub
 
-    def host(self, name: str) -> AbstractAsyncContextManager[ScriptedHost]:
+    def host(self, name: str, pace: Pace = no_pause) -> AbstractAsyncContextManager[ScriptedHost]:
         assert self.hub is not None
-        return scripted_host(self.folder / name, self.hub.address)
+        return scripted_host(self.folder / name, self.hub.address, pace=pace)
 
     async def named(self) -> set[PublicKey]:
         """Return the hosts that the hub names now."""
@@ -100,6 +101,53 @@ async def test_of_several_hosts_of_a_conversation_the_linked_one_is_asked(pair: 
         await stack.enter_async_context(pair.host("second"))
         await pair.left("first")
         assert (await trip.ask("Now?", timeout_s=WAIT_S)).text == "You said: Now?"
+
+
+async def never(_index: int) -> None:
+    """Answer with no word."""
+    await asyncio.Event().wait()
+
+
+async def begin_answer(trip: Any) -> None:
+    """Ask under the key job-17, and leave the run once its host has begun."""
+    async for event in trip.run("Capital?", key="job-17"):
+        if isinstance(event, antiphon.Sealed):
+            break
+
+
+async def test_a_cancelled_turn_does_not_wait_for_a_host_that_left(pair: Pair):
+    """It waited for ever, also under its key later, and advised to cancel it again."""
+    async with AsyncExitStack() as stack, pair.open() as me, asyncio.timeout(WAIT_S):
+        trip = await me.conversation("trip")
+        async with pair.host("first", never):
+            await begin_answer(trip)
+        await pair.left("first")
+        asking = asyncio.create_task(trip.ask("Capital?", key="job-17"))
+        await trip.cancel()
+        for waiting in (asking, trip.ask("Capital?", key="job-17")):
+            with pytest.raises(antiphon.AnswerOverdue, match="has left the hub") as caught:
+                await waiting
+        assert "under another `key`" in caught.value.next_step
+        await stack.enter_async_context(pair.host("second"))
+        await trip.grant(pair.key("second"), "host")
+        assert (await trip.ask("Capital?", key="job-18")).text == "You said: Capital?"
+
+
+async def test_a_turn_does_not_wait_for_a_host_that_was_removed(pair: Pair):
+    """It waited for ever, without a word."""
+    async with AsyncExitStack() as stack, pair.open() as me, asyncio.timeout(WAIT_S):
+        trip = await me.conversation("trip")
+        await stack.enter_async_context(pair.host("first", never))
+        await begin_answer(trip)
+        asking = asyncio.create_task(trip.ask("Capital?", key="job-17"))
+        await trip.remove(pair.key("first"))
+        with pytest.raises(antiphon.AnswerOverdue, match="was removed") as caught:
+            await asking
+        assert caught.value.next_step.startswith("Call `cancel(error.request)`")
+        await trip.cancel(caught.value.request)
+        await stack.enter_async_context(pair.host("second"))
+        await trip.grant(pair.key("second"), "host")
+        assert (await trip.ask("Capital?", key="job-18")).text == "You said: Capital?"
 
 
 async def test_a_new_conversation_waits_for_the_host_of_a_restarted_hub(
