@@ -13,8 +13,9 @@ import anyio
 import anyio.lowlevel
 
 from antiphon.library import events as e
-from antiphon.library.errors import CallOpen
+from antiphon.library.errors import CallOpen, RunUnfinished
 from antiphon.library.io.run_news import RunNews
+from antiphon.library.io.steps import BEHIND_TOOL
 from antiphon.library.io.tool_calls import is_performed_here
 from replica.conversation import Conversation as Held
 from replica.conversation import (
@@ -27,6 +28,7 @@ from replica.conversation import (
     key_digest,
     queued_place,
 )
+from replica.errors import AntiphonError
 from replica.ids import ConversationId, EntryId, short
 from replica.io import LOOK_AGAIN_S, AnswerOverdue, Replica
 from replica.io.answers import AnswerWatch
@@ -71,15 +73,16 @@ class RunClaim:
     async def followed(self, news: RunNews) -> AsyncGenerator[e.Event, None]:
         """Yield what another run does while it has the claim; it is held at the end.
 
-        Raises AnswerOverdue if the other run does not go on for too long, and CallOpen in a tool
-        of the other run, which goes on behind the tool alone.
+        Raises AnswerOverdue if the other run does not go on for too long. In a tool of the other
+        run, which goes on behind the tool alone, raises CallOpen, or RunUnfinished if the tool has
+        closed its own call.
         """
         heard_at, known = time.monotonic(), None
         while not self._is_claimed():
             reached = await self._reached()
-            _, step, _ = reached
-            if isinstance(step, Perform) and is_performed_here(step.request):
-                raise call_open(step.calls[0], "this tool runs under the same key")
+            run, step, _ = reached
+            if any(map(is_performed_here, run.requests)):
+                raise _of_own_run(step)
             await news.begin(reached[0])
             async for event in news.collected(reached[0]):
                 yield event
@@ -264,6 +267,14 @@ def _check_own(calls: Iterable[OpenCall]) -> None:
                 f"{detail}, or in another conversation", call_id=one.call.call_id,
                 effect_key=one.effect_key, executor=one.asked.executor,
             )  # fmt: skip
+
+
+def _of_own_run(step: Step) -> AntiphonError:
+    """Return the error of a tool that runs under the key of its own run, which is at a step."""
+    detail = "this tool runs under the same key"
+    if isinstance(step, Perform):
+        return call_open(step.calls[0], detail)
+    return RunUnfinished(f"{detail}, and the run goes on behind it", next_step=BEHIND_TOOL)
 
 
 def _whose(replica: Replica, held: Held, one: OpenCall) -> str:

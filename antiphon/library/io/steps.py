@@ -16,6 +16,8 @@ from replica.io import look_at
 T = TypeVar("T")
 _AROUND: ContextVar[tuple["Steps[Any]", ...]] = ContextVar("around", default=())
 """The generators whose steps began what runs now, such as a tool of a run."""
+BEHIND_TOOL = "Return from the tool: whoever reads the run gets its events."
+"""What a tool does that wants the rest of its own run."""
 _END = object()
 _CLOSING: set["asyncio.Task[None]"] = set()
 """Ends of generators whose readers were dropped; the event loop keeps no task."""
@@ -111,7 +113,7 @@ class Steps(Items[T]):
         if self.is_around():
             raise RunUnfinished(
                 "a tool of the run reads it, and it goes on behind the tool",
-                next_step="Return from the tool: whoever reads the run gets its events.",
+                next_step=BEHIND_TOOL,
             )
 
     async def end(self, error: Exception) -> None:

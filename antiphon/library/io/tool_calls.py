@@ -9,6 +9,7 @@ import inspect
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -21,21 +22,35 @@ from replica.conversation import OpenCall
 from replica.ids import EntryId
 from replica.io import look_at
 
-_PERFORMED: ContextVar[frozenset[EntryId]] = ContextVar("requests", default=frozenset())
-"""The requests whose calls the current function, or one that called it, performs."""
+
+@dataclass(slots=True, eq=False)
+class _Performed:
+    """A call behind a request that a tool performs."""
+
+    request: EntryId
+    is_over: bool = False
+
+
+_PERFORMED: ContextVar[tuple[_Performed, ...]] = ContextVar("performed", default=())
+"""The calls that the current function, or one that began it, performs."""
 
 
 def is_performed_here(request: EntryId) -> bool:
-    """Say whether the caller is a tool that a call behind a request runs."""
-    return request in _PERFORMED.get()
+    """Say whether the caller is a tool that a call behind a request runs, until that has ended.
+
+    A task that a tool has left behind goes on without it.
+    """
+    return any(one.request == request and not one.is_over for one in _PERFORMED.get())
 
 
 @contextmanager
 def _performing(request: EntryId) -> Iterator[None]:
-    token = _PERFORMED.set(_PERFORMED.get() | {request})
+    performed = _Performed(request)
+    token = _PERFORMED.set((*_PERFORMED.get(), performed))
     try:
         yield
     finally:
+        performed.is_over = True
         _PERFORMED.reset(token)
 
 

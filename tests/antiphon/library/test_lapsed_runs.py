@@ -178,6 +178,55 @@ async def test_a_tool_that_waits_for_its_own_run_is_told(lab: Lab):
     assert [type(error) for error in errors] == [antiphon.RunUnfinished, antiphon.CallOpen] * 2
 
 
+async def test_a_tool_that_closed_its_own_call_does_not_wait_for_its_run(lab: Lab):
+    """It waited for ever: no call was open that it could be told of."""
+    await lab.start_host(reply)
+    errors: list[antiphon.AntiphonError] = []
+    async with lab.open() as me:
+        trip = await me.conversation("trip")
+
+        @antiphon.tool(name="act")
+        async def act() -> str:
+            """Act."""
+            for call in await trip.open_calls():
+                await trip.finish(call.id, "done by hand")
+            with pytest.raises(antiphon.RunUnfinished, match="under the same key") as raised:
+                await trip.ask("Act.", tools=[act], key="job-17")
+            errors.append(raised.value)
+            return "done"
+
+        async with asyncio.timeout(20.0):
+            answer = await trip.ask("Act.", tools=[act], key="job-17")
+    assert answer.text.startswith("done by hand")
+    assert [error.next_step for error in errors] == [
+        "Return from the tool: whoever reads the run gets its events."
+    ]
+
+
+async def test_a_task_that_a_tool_left_behind_may_wait_for_its_run(lab: Lab):
+    await lab.start_host(reply)
+    left: list[asyncio.Task[antiphon.Answer]] = []
+    async with lab.open() as me:
+        trip = await me.conversation("trip")
+        read = asyncio.Event()
+
+        async def ask() -> antiphon.Answer:
+            await read.wait()
+            answer: antiphon.Answer = await trip.ask("Act.", tools=[act], key="job-17")
+            return answer
+
+        @antiphon.tool(name="act")
+        async def act() -> str:
+            """Act."""
+            left.append(asyncio.create_task(ask()))
+            return "done"
+
+        async for event in (run := trip.run("Act.", tools=[act], key="job-17")):
+            if isinstance(event, antiphon.Sealed) and left:
+                read.set()
+        assert [(await one).entry for one in left] == [run.answer.entry] * 2
+
+
 async def test_a_tool_is_cancelled_where_its_replica_closes_unread(lab: Lab):
     """It went on behind the replica, its effect happened, and its result was lost."""
     ends = list[str]()
