@@ -22,7 +22,7 @@ from replica.log import (
     decode_body,
     salted,
 )
-from replica.refusals import ArgumentInvalid, BodyMalformed, BodyTooLarge
+from replica.refusals import ArgumentInvalid, BodyTooLarge
 
 if TYPE_CHECKING:
     from antiphon.library.tools import Tool
@@ -60,14 +60,7 @@ class Given:
         check_timeout(self.timeout_s)
         if self.policy is not None and not callable(self.policy):
             raise ArgumentInvalid(f"policy is {self.policy!r}, and no function")
-        for name, value in self.sampling.items():
-            if name not in _SAMPLING:
-                known = ", ".join(_SAMPLING)
-                raise ArgumentInvalid(f"there is no option '{name}'; of sampling: {known}")
-            if name == "logit_bias":
-                _check_biases(value)
-            else:
-                _check_number(name, value, None, int if name in _WHOLE else int | float)
+        _check_fields(self.sampling)
 
     @property
     def options(self) -> dict[str, Any]:
@@ -108,11 +101,30 @@ def _checked(number: int, part: object) -> Part:
     try:
         body = salted(bytes(SALT_BYTES), codec.encode_body(Message(Speaker.USER, (part,))))
         found = decode_body(Kind.MESSAGE, body)
-    except (AttributeError, TypeError, ValueError, RecursionError, BodyMalformed) as error:
+    except Exception as error:  # whatever the encoder raises for fields of other types
         raise ArgumentInvalid(f"{what} can't be written: {error}") from error
     if not isinstance(found, Message) or found.parts != (part,):
         raise ArgumentInvalid(f"{what} has a field of another type than it should")
     return part
+
+
+def check_sampling(sampling: Sampling | None) -> None:
+    """Check the types of sampling parameters. Raises ArgumentInvalid."""
+    if not isinstance(sampling, Sampling | None):
+        raise ArgumentInvalid(f"sampling is {sampling!r}, and no Sampling")
+    if sampling is not None:
+        _check_fields({name: getattr(sampling, name) for name in _SAMPLING})
+
+
+def _check_fields(sampling: Mapping[str, Any]) -> None:
+    for name, value in sampling.items():
+        if name not in _SAMPLING:
+            known = ", ".join(_SAMPLING)
+            raise ArgumentInvalid(f"there is no option '{name}'; of sampling: {known}")
+        if name == "logit_bias":
+            _check_biases(value)
+        else:
+            _check_number(name, value, None, int if name in _WHOLE else int | float)
 
 
 def _check_biases(value: Any) -> None:

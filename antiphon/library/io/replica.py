@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TypeVar
 
 from antiphon.library import events as e
+from antiphon.library import given
 from antiphon.library.errors import ProcessForked, ReplicaClosed
-from antiphon.library.given import check_id, check_limit, check_system, check_text, check_timeout
 from antiphon.library.io.all_synced import AllSynced
 from antiphon.library.io.conversation import Conversation
 from antiphon.library.io.feed import Feed
@@ -115,11 +115,10 @@ class Replica(Unpickled, Opened):
         >>> await found.title()
         'Lisbon'
         """
-        check_name(check_text(name, "the name"))
+        check_name(given.check_text(name, "the name"))
         if system is not None:
-            check_system(system)
-        if not isinstance(sampling, Sampling | None):
-            raise ArgumentInvalid(f"sampling is {sampling!r}, and no Sampling")
+            given.check_system(system)
+        given.check_sampling(sampling)
         claim = self._core.processes.exclusive((_NAME + name).encode())
         async with self._creating, claim:
             remembered = await self._remembered(name)
@@ -146,7 +145,7 @@ class Replica(Unpickled, Opened):
         >>> found.id == trip.id
         True
         """
-        check_id(conversation, "the conversation")
+        given.check_id(conversation, "the conversation")
         await self._core.follow(conversation)
         if self._core.hub.is_configured:
             await self._core.wait_for(lambda: self._is_settled(conversation), SYNC_S)
@@ -180,8 +179,8 @@ class Replica(Unpickled, Opened):
         >>> shared.id == trip.id
         True
         """
-        check_timeout(timeout_s)
-        invitation = read_code(check_text(code, "the code"))
+        given.check_timeout(timeout_s)
+        invitation = read_code(given.check_text(code, "the code"))
         await check_usable(self._core.store, invitation, self.key)
         return await self._join(invitation, timeout_s)
 
@@ -227,7 +226,7 @@ class Replica(Unpickled, Opened):
         >>> await me.sync(timeout_s=5.0)
         True
         """
-        check_limit(timeout_s)
+        given.check_limit(timeout_s)
         synced = AllSynced(self._core.hub, self._listed)
         return await synced.wait(self._core, self._stored, timeout_s)
 
@@ -347,7 +346,7 @@ def opening(
     path, pinned = folder_path(folder), _host_key(host)
     for text, name in ((hub, "hub"), (label, "label")):
         if text is not None:
-            check_text(text, name)
+            given.check_text(text, name)
     if hub and not is_address(hub):
         raise ArgumentInvalid(f"hub is '{hub}', and not host:port")
     address = hub or saved_hub(path)
@@ -371,8 +370,8 @@ async def join(
     'Paris.'
     """
     path = folder_path(folder)
-    check_timeout(timeout_s)
-    invitation = read_code(check_text(code, "the code"))
+    given.check_timeout(timeout_s)
+    invitation = read_code(given.check_text(code, "the code"))
     await take_folder(path, FolderUse.REPLICA, FolderUse.HOST)
     store = path / "log" / "log.db"
     key = keys.load_or_begin(path / "identity.key", store)

@@ -113,6 +113,23 @@ def test_what_a_conversation_is_asked_is_checked(tmp_path: Path):
             trip.invite("bob", address=5)
 
 
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"temperature": "hot"}, "temperature is 'hot', not a number"),
+        ({"seed": True}, "seed is True, not a whole number"),
+        ({"logit_bias": None}, "logit_bias is None, and no list of LogitBias"),
+        ({"logit_bias": (1,)}, "and no list of LogitBias"),
+    ],
+)
+def test_sampling_of_a_conversation_is_checked(tmp_path: Path, changes: dict[str, Any], words: str):
+    """Some of it ended in a TypeError."""
+    with antiphon.open(tmp_path) as me:
+        with pytest.raises(ArgumentInvalid, match=words):
+            me.conversation("trip", sampling=antiphon.Sampling(**changes))
+        assert me.conversations() == ()
+
+
 def test_a_branch_can_be_named_as_an_argument(tmp_path: Path):
     with antiphon.open(tmp_path) as me:
         trip = me.conversation("trip")

@@ -47,7 +47,7 @@ WRONG: list[Any] = [
     Text(None), Text(5), Text(b"x"), Text("a\ud800"), Media(b"d" * 32, -3, "image/png"),
     Media(b"d" * 32, 3, None), Media("d" * 32, 3, "image/png"), Media(b"d", 3, "image/png"),
     ToolCall(None, None, None), ToolResult("a", (Text(None),)), ToolResult("a", "text"),
-    Opaque("x"),
+    ToolResult("a", (), 2**70), Opaque("x"),
 ]  # type: ignore[list-item]  # fmt: skip
 
 
@@ -63,9 +63,10 @@ def test_a_refusal_does_not_repeat_a_long_part():
     assert len(str(raised.value)) < 300
 
 
-def test_results_in_results_without_end_are_refused():
+@pytest.mark.parametrize("depth", [100, 5_000])
+def test_results_in_results_without_end_are_refused(depth: int):
     part = ToolResult("a", (Text("x"),))
-    for _ in range(5_000):
+    for _ in range(depth):
         part = ToolResult("a", (part,))
     with pytest.raises(ArgumentInvalid, match="can't be written"):
         parts_of([part])
