@@ -14,11 +14,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
-from replica.errors import StoreError
+from replica.errors import StoreError, with_step
 from replica.refusals import StoreCorrupt, StoreFull, StoreReadOnly
 
 FOLDER_MODE = 0o700
 FILE_MODE = 0o600
+_FREE_DESCRIPTORS = "Close files, or raise the limit of open files (`ulimit -n`), and try again."
 
 
 def make_folder(path: Path) -> None:
@@ -152,6 +153,8 @@ def store_error(error: sqlite3.Error | OSError | UnicodeDecodeError) -> StoreErr
         is_denied = error.errno in (errno.EACCES, errno.EPERM) and error.filename is not None
         if error.errno == errno.EROFS or (is_denied and os.access(error.filename, os.R_OK)):
             return StoreReadOnly(str(error))
+        if error.errno in (errno.EMFILE, errno.ENFILE):
+            return with_step(StoreError(str(error)), _FREE_DESCRIPTORS)
         return StoreFull(str(error)) if full else StoreError(str(error))
     # The low byte is the primary code, the higher ones extend it (sqlite.org/rescode.html).
     extended = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR)

@@ -10,7 +10,7 @@ import os
 import sys
 import threading
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from contextvars import copy_context
 from typing import Any
@@ -64,12 +64,18 @@ class LoopThread:
     """A thread that runs functions in its loop, one after the other."""
 
     def __init__(self, first: Running) -> None:
-        """Start the thread with its first function."""
+        """Start the thread with its first function.
+
+        Raises OSError where no loop can be made, as without a free descriptor: nobody would end
+        a wait for the function.
+        """
         self._given: asyncio.Queue[Running | None] = asyncio.Queue()
         self._given.put_nowait(first)
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._begun: Future[None] = Future()
         self.thread = threading.Thread(target=self._run, name="antiphon")
         self.thread.start()
+        self._begun.result()
 
     def put(self, one: Running | None) -> None:
         """Have a function run behind those before it, or the thread end."""
@@ -77,9 +83,15 @@ class LoopThread:
         self._loop.call_soon_threadsafe(self._given.put_nowait, one)
 
     def _run(self) -> None:
-        with asyncio.Runner() as runner:
+        runner = asyncio.Runner()
+        try:
             self._loop = runner.get_loop()
+        except BaseException as error:  # noqa: BLE001  # raised where the thread is started
+            self._begun.set_exception(error)
+            return
+        with runner:
             _Kept.started.add(self)
+            self._begun.set_result(None)
             try:
                 while self._goes_on(runner):
                     pass

@@ -31,6 +31,7 @@ from antiphon.library.io import loop_thread
 from antiphon.library.io.once import Entries
 from antiphon.library.io.steps import Items
 from antiphon.library.io.unpickled import Unpickled
+from replica.io import typed_errors
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -51,7 +52,7 @@ class Portal:
     """The event loop of a thread, and an async context in it, until `close`."""
 
     def __init__(self) -> None:
-        """Take a thread."""
+        """Take a thread. Raises StoreError where no descriptor is free for its loop."""
         self._opener = threading.current_thread()
         self._closing = threading.Lock()
         self._entering: asyncio.Task[None] | None = None
@@ -64,7 +65,8 @@ class Portal:
         self.calls: set[_Call] = set()
         started: Future[BlockingPortal] = Future()
         try:
-            self._running = loop_thread.run(partial(_serve, started))
+            with typed_errors():
+                self._running = loop_thread.run(partial(_serve, started))
             self._loop = started.result()
         except BaseException:  # Ctrl-C, and the thread would go on for ever
             if not started.cancel():

@@ -42,6 +42,34 @@ async def output_of(code: str, *given: object) -> tuple[list[str], str, int | No
     return printed.decode().splitlines(), errors.decode(), program.returncode
 
 
+WITHOUT_DESCRIPTORS = """
+import resource
+with antiphon.open(sys.argv[1]):  # all modules are loaded
+    unable = antiphon.StoreError
+limit, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+resource.setrlimit(resource.RLIMIT_NOFILE, (3, most))
+try:
+    with antiphon.open(sys.argv[1]):
+        print("opened")
+except unable as error:
+    print(error, "|", error.next_step)
+resource.setrlimit(resource.RLIMIT_NOFILE, (limit, most))
+with antiphon.open(sys.argv[1]):
+    print("opened")
+"""
+
+
+async def test_a_program_without_a_free_descriptor_is_told(tmp_path: Path):
+    """It waited for ever: the thread of the replica had ended without a word."""
+    printed, _, code = await output_of(WITHOUT_DESCRIPTORS, tmp_path)
+    assert printed == [
+        "[Errno 24] Too many open files | Close files, or raise the limit of open files"
+        " (`ulimit -n`), and try again.",
+        "opened",
+    ]
+    assert code == 0
+
+
 INTERRUPTED_START = """
 import signal
 antiphon.open  # its modules are loaded
