@@ -15,6 +15,7 @@ from replica.io.answers import (
     TurnEvent,
 )
 from replica.io.asked_host import HostMissing, choose_host
+from replica.io.awaited_host import AwaitedHost
 from replica.io.blob_calls import BlobCalls
 from replica.io.blob_files import BlobState
 from replica.io.blob_tally import BlobQuota
@@ -108,6 +109,7 @@ __all__ = [
     "STOP_GRACE_S",
     "AnswerOverdue",
     "Asked",
+    "AwaitedHost",
     "BlobCalls",
     "BlobQuota",
     "BlobState",

@@ -43,6 +43,22 @@ class AnswerNotBegun(AnswerOverdue):
     )
 
 
+class HostGone(AnswerOverdue):
+    """No answer comes: its host was removed, or is away while the request is cancelled."""
+
+    next_step = (
+        "Ask again: `antiphon send TEXT`, or the same call under another `key`. Another host"
+        " answers once it has the role: `antiphon invite NAME --role host`, or"
+        ' `grant(key, "host")`.'
+    )
+
+
+def not_cancelled(error: HostGone) -> HostGone:
+    """Return the error of a request that holds up its branch, with the end of that as next step."""
+    first = "Call `cancel(error.request)`, or `antiphon cancel`, first."
+    return with_step(error, f"{first} {HostGone.next_step}")
+
+
 def overdue(hub: HubStatus, request: EntryId, silent_s: float) -> AnswerOverdue:
     """Return the error of an answer without news, with that of the hub where it is not linked."""
     detail = f"no news of the answer for {silent_s:.0f} s"

@@ -25,6 +25,7 @@ from replica.conversation import (
 from replica.errors import AntiphonError, StoreError
 from replica.ids import ConversationId, EntryId
 from replica.io.answer_errors import AnswerNotBegun, overdue
+from replica.io.awaited_host import AwaitedHost
 from replica.io.replica import Replica
 from replica.io.rpc import now_ms
 from replica.io.status import error_of
@@ -113,18 +114,20 @@ async def follow_answer(
     """Yield the answer of a request as it arrives, from its draft or the log; ends with Finished.
 
     Waits while the hub is away. Raises AnswerOverdue after `silence_max_s`
-    without news, AnswerNotBegun behind `begin_by_ms`, the error with which the hub
+    without news, HostGone, AnswerNotBegun behind `begin_by_ms`, the error with which the hub
     refused the request, and the one of a link that does not come back by waiting,
     such as PeerIdentityChanged.
     """
     watch = AnswerWatch(replica, conversation, request_id, begin_by_ms=begin_by_ms)
+    host = AwaitedHost(replica, request_id)
     try:
         while True:
             for event in await watch.news():
                 yield event
                 if isinstance(event, Finished):
                     return
-            await watch.wait(silence_max_s)
+            look_s = await host.look(await replica.load(conversation))
+            await watch.wait(silence_max_s, look_s)
     finally:
         watch.stop()
 

@@ -11,7 +11,6 @@ from typing import Any
 from antiphon.library import events as e
 from antiphon.library.errors import RunUnfinished
 from antiphon.library.given import Given, Policy, check_text
-from antiphon.library.io.awaited_host import AwaitedHost
 from antiphon.library.io.call_bound import check_count, next_call
 from antiphon.library.io.handle import Handle, append
 from antiphon.library.io.run_claim import CallsAhead, RunClaim, call_open, check_calls_ahead
@@ -47,7 +46,7 @@ from replica.conversation import (
     Conversation as Held,
 )
 from replica.ids import EntryId, tagged_sha256
-from replica.io import cancels, turns
+from replica.io import AwaitedHost, cancels, turns
 from replica.log import (
     AnswerRefused,
     Body,

@@ -1,19 +1,16 @@
-"""The host of an awaited turn: one that is gone for good answers nothing (DECISIONS D631)."""
+"""The host of an awaited answer: one that is gone for good answers nothing (DECISIONS D631)."""
 
 import time
 
-from replica.conversation import Conversation as Held
-from replica.errors import AntiphonError, with_step
+from replica.conversation import Conversation
+from replica.errors import AntiphonError
 from replica.ids import EntryId, PublicKey, short
-from replica.io import AnswerOverdue, Replica, hosts_of
+from replica.io.answer_errors import HostGone, not_cancelled
+from replica.io.linked_hosts import hosts_of
+from replica.io.replica import Replica
 
 LOOK_S = 2.0
 """Seconds after which the hub is asked again whether it has the host."""
-_ANEW = (
-    "sk again, under another `key`: the branch goes on without this answer."
-    ' `grant(key, "host")` lets another host answer.'
-)
-_CANCEL_FIRST = f"Call `cancel(error.request)`, then a{_ANEW}"
 
 
 class AwaitedHost:
@@ -24,28 +21,31 @@ class AwaitedHost:
         self._replica = replica
         self._request = request
         self._looked_at: float | None = None
+        self._was_missing = False
 
-    async def look(self, held: Held) -> float | None:
+    async def look(self, held: Conversation) -> float | None:
         """Return the seconds after which to look again, None while the request stands.
 
-        Raises AnswerOverdue if its host is no member any more; of a cancelled request also if it
-        is not at the hub. It may come back, but this answer is wanted no more.
+        Raises HostGone if its host is no member any more; of a cancelled request also if it is
+        not at the hub, twice in a row: its last words may be on their way. It may come back, but
+        this answer is wanted no more.
         """
         asked = held.order.request(self._request)
         if asked is None:
             return None
         is_cancelled = held.order.is_cancelled(self._request)
         if not held.log.membership.is_host(asked.host):
-            detail = f"its host {short(asked.host)} was removed"
-            raise self._overdue(detail, f"A{_ANEW}" if is_cancelled else _CANCEL_FIRST)
+            error = HostGone(f"its host {short(asked.host)} was removed", request=self._request)
+            raise error if is_cancelled else not_cancelled(error)
         if not is_cancelled:
             return None
         now = time.monotonic()
         if self._looked_at is None or now - self._looked_at >= LOOK_S:
             self._looked_at = now
-            if await self._has_left(asked.host):
+            was_missing, self._was_missing = self._was_missing, await self._has_left(asked.host)
+            if was_missing and self._was_missing:
                 detail = f"it was cancelled, and its host {short(asked.host)} has left the hub"
-                raise self._overdue(detail, f"A{_ANEW}")
+                raise HostGone(detail, request=self._request)
         return LOOK_S
 
     async def _has_left(self, host: PublicKey) -> bool:
@@ -57,6 +57,3 @@ class AwaitedHost:
         except AntiphonError:
             return False  # the hub is away or busy, which the link itself reports
         return all(one.key != host for one in found)
-
-    def _overdue(self, detail: str, next_step: str) -> AnswerOverdue:
-        return with_step(AnswerOverdue(detail, request=self._request), next_step)
