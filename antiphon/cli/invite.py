@@ -31,6 +31,7 @@ from replica.io import (
     Redeeming,
     Replica,
     await_grant,
+    check_folder,
     check_usable,
     current_invitation,
     invite,
@@ -239,6 +240,7 @@ async def join(
     async with session.replica(linked=False) as replica:
         with _errors_of_join(invitation):
             await check_usable(replica.store, invitation, public)
+        await check_folder(replica.store, invitation, session.settings.hub)
     session.out.note(f"your key   {public.hex()}")
     session.out.note(f"inviter    {invitation.inviter.hex()}")
     joins_hub = session.settings.hub != invitation.hub_address

@@ -55,6 +55,7 @@ from replica.io.invitations import (
 from replica.io.issued_invitations import current_invitation, issued_invitations
 from replica.io.joining import (
     await_grant,
+    check_folder,
     check_usable,
     has_joined,
     require_link,
@@ -170,6 +171,7 @@ __all__ = [
     "bounded_server",
     "calls_allowed",
     "cancels",
+    "check_folder",
     "check_usable",
     "choose_host",
     "close_file",

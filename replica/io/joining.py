@@ -15,7 +15,7 @@ from replica.conversation import (
     is_answer,
 )
 from replica.errors import AntiphonError, ReplicaClosed, StoreError, Unavailable
-from replica.ids import PublicKey, short
+from replica.ids import ConversationId, PublicKey, short
 from replica.io import rpc
 from replica.io.disk import replacing, typed_errors
 from replica.io.hub_calls import HubCalls, pinned_key
@@ -28,6 +28,16 @@ POLL_FIRST_S = 0.5
 POLL_MAX_S = 4.0
 HUB_FILE = "hub.address"
 """File of a replica's folder that names the hub where it joined."""
+
+
+class FolderOfAnotherHub(ArgumentInvalid):
+    """The code is for another hub, which would get the conversations of this folder."""
+
+    next_step = (
+        "Join in another folder: `antiphon join CODE --data-dir FOLDER`, or"
+        " `antiphon.join(code, folder)`. If the hub of the code may have all conversations of this"
+        " folder, send them there first: `antiphon status --hub-address HOST:PORT`."
+    )
 
 
 async def check_usable(store: EntryStore, invitation: Invitation, newcomer: PublicKey) -> None:
@@ -46,6 +56,29 @@ async def check_usable(store: EntryStore, invitation: Invitation, newcomer: Publ
         raise PeerIdentityChanged(
             f"the code states {short(stated)} for {address}, and {short(pinned or b'')} is pinned"
         )
+
+
+async def check_folder(store: EntryStore, invitation: Invitation, hub: str | None) -> None:
+    """Refuse a link that would send the code's hub what only other hubs have, or nobody.
+
+    What was never sent may go to the hub of the code if the folder was linked to it before, at
+    the code's address or at `hub`, the address in use (DECISIONS D579). Raises FolderOfAnotherHub.
+    """
+
+    async def has_acks(conversation: ConversationId, peer: PublicKey | None) -> bool:
+        positions, _ = await store.load_acks(conversation, peer)
+        return bool(positions)
+
+    key, addresses = invitation.hub_key, {invitation.hub_address, hub or ""}
+    held = {one.conversation for one in await store.conversations()} - {invitation.conversation}
+    sent = {one for one in held if await has_acks(one, key)}
+    is_known = bool(sent) or key in [await pinned_key(store, one) for one in addresses]
+    for one in sorted(held - sent):
+        if not is_known or await has_acks(one, None):
+            raise FolderOfAnotherHub(
+                f"this folder holds {short(one)}, which the hub of the code does not have;"
+                f" joining here would send it to {invitation.hub_address}"
+            )
 
 
 async def has_joined(store: EntryStore, invitation: Invitation, newcomer: PublicKey) -> bool:

@@ -28,6 +28,7 @@ from replica.io import (
     Redeeming,
     await_grant,
     begin,
+    check_folder,
     check_usable,
     documents,
     has_joined,
@@ -361,7 +362,8 @@ async def join(
 
     The code contains the hub's address and key. The folder keeps both, so that
     `antiphon.open(folder)` links there from then on. Waits like `Replica.join`, and raises the
-    same errors, and those of `open`.
+    same errors, those of `open`, and ArgumentInvalid for a folder of another hub, whose
+    conversations would be sent to the hub of the code.
 
     >>> code = await trip.invite("bob")
     >>> async with aio.join(code, "~/bob") as shared:
@@ -377,6 +379,7 @@ async def join(
     key = keys.load_or_begin(path / "identity.key", store)
     async with Core.open(store, key, shared=True) as core:
         await check_usable(core.store, invitation, core.public)
+        await check_folder(core.store, invitation, saved_hub(path))
     async with _opened(path, invitation.hub_address, invitation.hub_key, None) as replica:
         joined = await replica._join(invitation, timeout_s)
         save_hub(path, invitation.hub_address)

@@ -2,6 +2,8 @@
 
 import asyncio
 import shutil
+import sqlite3
+from contextlib import closing
 from dataclasses import replace
 
 import pytest
@@ -24,6 +26,12 @@ def bob(world: World) -> Terminal:
 def code_of(terminal: Terminal, name: str = "bob", *options: str) -> str:
     code: str = terminal.record("invite", name, *options)["code"]
     return code
+
+
+def conversations_at(world: World) -> set[str]:
+    """Return the conversations in the store of a hub."""
+    with closing(sqlite3.connect(world.folder / "hub" / "log" / "log.db")) as store:
+        return {row[0].hex() for row in store.execute("SELECT DISTINCT conversation FROM entries")}
 
 
 def leaves_a_proof(terminal: Terminal, code: str) -> None:
@@ -222,6 +230,30 @@ def test_a_wrong_code_is_refused_here(me: Terminal, bob: Terminal) -> None:
     late = replace(decode_invitation(code), expire_time_ms=1)
     assert bob.refused("join", encode_invitation(late)) == "INVITE_EXPIRED"
     assert me.refused("invite", "bob", "--at", "somewhere") == "ARGUMENT_INVALID"
+
+
+@pytest.mark.parametrize("had", ["its own hub", "no hub"])
+def test_a_code_of_another_hub_sends_it_nothing_else(world: World, me: Terminal, had: str) -> None:
+    options = () if had == "its own hub" else ("--hub-address", "127.0.0.1:1")
+    private = me.record("new", "--no-host", *options)["conversation"]
+    (world.folder / "elsewhere").mkdir()
+    other = World(world.folder / "elsewhere", world.background)
+    other.start_hub()
+    try:
+        eve = other.replica("eve")
+        eve.ok("new", "--no-host")
+        code = code_of(eve)
+        refused = me.run("join", code, "--no-wait")
+        assert "ARGUMENT_INVALID" in refused.stderr
+        assert f"would send it to {other.address}" in refused.stderr
+        assert private not in conversations_at(other)
+        # Both next steps work.
+        leaves_a_proof(world.replica("another folder"), code)
+        me.ok("status", "--hub-address", other.address)
+        assert private in conversations_at(other)
+        leaves_a_proof(me, code)
+    finally:
+        other.stop_hub()
 
 
 def test_another_key_in_the_inviter_s_folder_voids_no_code(me: Terminal, bob: Terminal) -> None:

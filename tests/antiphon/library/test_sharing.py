@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -130,6 +131,21 @@ async def test_a_code_is_for_one_hub_and_one_role(talking: Lab):
             with pytest.raises(antiphon.AntiphonError) as refused:
                 await mine.invite("bob", **options)
             assert refused.value.reason == "ARGUMENT_INVALID"
+
+
+async def test_a_folder_of_another_hub_is_not_joined_in(lab: Lab, tmp_path: Path):
+    there = Lab(tmp_path / "there", lab.form)
+    async with lab.open("bob") as bob:
+        assert await (await bob.conversation("mine alone")).sync()
+    async with there.stack:
+        await there.start_hub()
+        async with shared(there) as (_, code):
+            with pytest.raises(antiphon.ArgumentInvalid, match="does not have") as refused:
+                async with joined(lab.form, code, lab.folder / "bob"):
+                    pass
+            assert "another folder" in refused.value.next_step
+            async with joined(lab.form, code, lab.folder / "bob there"):
+                pass
 
 
 async def test_a_role_that_is_none_names_those_that_are(lab: Lab):
