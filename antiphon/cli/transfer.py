@@ -25,7 +25,7 @@ from antiphon.cli.verify import read_file
 from replica.conversation import Conversation, newest_place, removal_of
 from replica.errors import AntiphonError
 from replica.ids import ConversationId, Digest, EntryId, short
-from replica.io import Blobs, Replica, forget_answered, import_entries
+from replica.io import Blobs, Replica, forget_answered, import_entries, void_invitations
 from replica.log import Bundle, decode_bundle, encode_bundle
 from replica.refusals import BlobMissing, ConversationUnknown
 
@@ -124,6 +124,8 @@ async def delete(
             return 1
         # The hub first: if it refuses, the local copy is unchanged.
         at_hub = await replica.calls().delete(chosen) if hub else None
+        if hub:
+            await void_invitations(replica, chosen)
         # The log last: without it, no later delete finds the blobs that a kill in between left,
         # and nothing shows that a join was answered.
         await forget_answered(replica, chosen)

@@ -51,6 +51,7 @@ from replica.io.invitations import (
     Redeeming,
     invite,
     revoke_invitation,
+    void_invitations,
 )
 from replica.io.issued_invitations import current_invitation, issued_invitations
 from replica.io.joining import (
@@ -249,4 +250,5 @@ __all__ = [
     "unfetched_of",
     "use_of",
     "uses_grpc",
+    "void_invitations",
 ]

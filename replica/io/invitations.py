@@ -134,6 +134,18 @@ async def revoke_invitation(
         await replica.calls().unary(InvitationServiceStub, "CloseMailbox", request, timeout_s)
 
 
+async def void_invitations(replica: Replica, conversation: ConversationId) -> None:
+    """Revoke all open invitations of a conversation that was deleted at the hub.
+
+    Their mailboxes stay, so that whoever tries a code is told.
+    """
+    async with replica.processes.changing(ISSUED):
+        now_ms = rpc.now_ms()
+        for one in await issued_invitations(replica.store):
+            if one.invitation.conversation == conversation and one.is_waiting(now_ms):
+                await update(replica.store, replace(one, is_revoked=True))
+
+
 def _require_owner(held: Conversation, key: PublicKey) -> None:
     if not held.log.membership.is_owner(key):
         raise NotAllowed("only an owner can invite")
@@ -142,8 +154,8 @@ def _require_owner(held: Conversation, key: PublicKey) -> None:
 async def redeem(replica: Replica) -> list[Joined]:
     """Answer the proofs in the mailboxes of this replica once, and grant what they ask for.
 
-    PENDING in the result is a newcomer who waits until the hub is in sync. One that can't be
-    answered does not hold up the others. Raises the hub's refusals and StoreError.
+    PENDING in the result is a newcomer who waits until replica and hub are in sync. One that
+    can't be answered does not hold up the others. Raises the hub's refusals and StoreError.
     """
     records = {one.invitation.mailbox: one for one in await _open_here(replica)}
     if not records:
@@ -197,10 +209,14 @@ async def _answer(
     replica: Replica, issued: Issued, newcomer: PublicKey, proof: bytes
 ) -> Joined | None:
     """Judge one proof; claim, grant, sync, then tell the newcomer."""
+    if issued.is_revoked and issued.claimed_by is None:  # for good, whatever the log says
+        is_proof = issued.invitation.is_proof(newcomer, proof)
+        return await _tell(replica, issued, newcomer, JoinVerdict.REVOKED) if is_proof else None
     conversation = issued.invitation.conversation
     held = await replica.load(conversation)
     await replica.follow(conversation)
-    if not await replica.wait_synced(conversation, SYNC_TIMEOUT_S):
+    is_synced = await replica.wait_synced(conversation, SYNC_TIMEOUT_S)
+    if not is_synced and replica.hub.ending(conversation) is None:
         return Joined(issued, newcomer, JoinVerdict.PENDING)
     async with replica.processes.changing(ISSUED):
         issued, verdict = await _claim(replica, held, issued, newcomer, proof)
@@ -213,6 +229,13 @@ async def _answer(
             await grant(replica, conversation, Grant(newcomer, role))
         if not await replica.wait_synced(conversation, SYNC_TIMEOUT_S):
             return Joined(issued, newcomer, JoinVerdict.PENDING)
+    return await _tell(replica, issued, newcomer, verdict)
+
+
+async def _tell(
+    replica: Replica, issued: Issued, newcomer: PublicKey, verdict: JoinVerdict
+) -> Joined:
+    """Leave the answer to a proof at the hub."""
     request = pb.AnswerRequest(
         mailbox=issued.invitation.mailbox, newcomer=newcomer, verdict=int(verdict)  # type: ignore[arg-type]
     )  # fmt: skip
@@ -223,14 +246,17 @@ async def _answer(
 async def _claim(
     replica: Replica, held: Conversation, issued: Issued, newcomer: PublicKey, proof: bytes
 ) -> tuple[Issued, JoinVerdict | None]:
-    """Judge a proof by the records as they are now; a granted one is recorded durably."""
+    """Judge a proof by the records as they are now; a granted one is recorded durably.
+
+    It is void where nobody can be let in any more: this key is no owner, or the hub takes nothing
+    ever again, which is all that a removed key is told.
+    """
     membership = held.log.membership
     issued = await current_invitation(replica.store, issued)
-    if issued.claimed_by is None and grants_elsewhere(issued, held.log):
+    has_ended = replica.hub.ending(held.id) is not None or not membership.is_owner(replica.public)
+    if issued.claimed_by is None and (has_ended or grants_elsewhere(issued, held.log)):
         issued = replace(issued, is_revoked=True)
         await update(replica.store, issued)
-    if not membership.is_owner(replica.public):
-        issued = replace(issued, is_revoked=True)
     verdict = judge(issued, newcomer, proof, membership, rpc.now_ms())
     if verdict is JoinVerdict.GRANTED:
         issued = replace(issued, claimed_by=newcomer)

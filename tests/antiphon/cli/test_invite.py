@@ -145,6 +145,16 @@ def test_a_revoked_code_lets_nobody_in(world: World, me: Terminal, bob: Terminal
     assert all("writer" not in r["roles"] for r in me.records("members"))
 
 
+def test_a_code_is_void_once_its_conversation_is_deleted(me: Terminal, bob: Terminal) -> None:
+    me.ok("new")
+    code = code_of(me)
+    leaves_a_proof(bob, code)
+    said = me.run("delete", "--hub", "--yes").stderr + me.run("status").stderr
+    assert "INVITE_REVOKED" in said
+    assert [one["state"] for one in me.records("invitations")] == ["revoked"]
+    assert bob.refused("join", code) == "INVITE_REVOKED"
+
+
 def test_a_wait_for_a_newcomer_ends_with_its_invitation(world: World, me: Terminal) -> None:
     me.ok("new")
     with at(world, me, "invite", "bob", "--wait") as terminal:

@@ -172,6 +172,29 @@ async def test_an_owner_that_was_removed_lets_nobody_in(place: Place) -> None:
         assert (found.claimed_by, verdict) == (None, JoinVerdict.REVOKED)
 
 
+@pytest.mark.parametrize("ending", ["removal", "deletion"])
+async def test_an_end_that_no_entry_tells_lets_nobody_in(place: Place, ending: str) -> None:
+    """The inviter was away meanwhile, and learns from the hub alone that it takes nothing more."""
+    async with place.ada() as ada, place.opened(BOB, "bob") as bob:
+        conversation = await ada.create(Genesis((ADA.public, EVE.public)))
+        assert await ada.wait_synced(conversation, WAIT_S)
+        async with place.opened(EVE, "eve") as eve:
+            await eve.follow(conversation)
+            assert await eve.wait_synced(conversation, WAIT_S)
+            issued = await invite(eve, conversation, "bob")
+        if ending == "removal":
+            await begin.remove(ada, conversation, EVE.public)
+            assert await ada.wait_synced(conversation, WAIT_S)
+        else:
+            await ada.calls().delete(conversation)
+        async with place.opened(EVE, "eve") as eve:
+            assert await redeemed(eve, bob, issued) == [JoinVerdict.REVOKED]
+            (record,) = await issued_invitations(eve.store)
+            assert record.is_revoked
+        with pytest.raises(InviteRevoked):
+            await await_grant(bob, issued.invitation, timeout_s=WAIT_S)
+
+
 async def test_who_is_linked_after_the_first_look_answers_before_it_stops(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
