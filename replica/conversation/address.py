@@ -3,6 +3,7 @@
 Pure. gRPC takes a port modulo 65,536, so no address reaches it unread.
 """
 
+from ipaddress import IPv6Address
 from typing import NamedTuple
 
 from replica.refusals import ArgumentInvalid
@@ -35,8 +36,21 @@ def address_of(text: str, *, port_min: int = 1) -> Address | None:
     is_number = port.isascii() and port.isdecimal() and len(port) <= _PORT_DIGITS_MAX
     if not is_number or not port_min <= int(port) <= PORT_MAX:
         return None
-    is_host = bool(host) and host.isprintable() and not set(host) & set(" /@")
-    return Address(host.strip("[]"), int(port)) if is_host else None
+    name = _name_in(host)
+    return Address(name, int(port)) if name is not None else None
+
+
+def _name_in(host: str) -> str | None:
+    """Return a host without brackets; IPv6 has them, since else its last digits are a port."""
+    if host.startswith("["):
+        inner = host[1:].removesuffix("]")
+        try:
+            IPv6Address(inner)
+        except ValueError:
+            return None
+        return inner if host.endswith("]") else None
+    is_name = bool(host) and host.isprintable() and not set(host) & set(" /@:[]")
+    return host if is_name else None
 
 
 def is_address(text: str) -> bool:
@@ -49,7 +63,9 @@ def require_address(text: str, *, port_min: int = 1, name: str = "") -> Address:
     found = address_of(text, port_min=port_min)
     if found is None:
         what = f"{name}: " if name else ""
-        raise ArgumentInvalid(f"{what}'{text}' is not host:port, with a port up to {PORT_MAX:,}")
+        raise ArgumentInvalid(
+            f"{what}'{text}' is not host:port, with IPv6 in brackets and a port up to {PORT_MAX:,}"
+        )
     return found
 
 

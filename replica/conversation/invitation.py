@@ -150,7 +150,7 @@ def check_public_address(address: str) -> None:
     """Raise ArgumentInvalid for an address that nobody can connect to."""
     found = address_of(address)
     if found is None or len(address.encode()) > limits.HOST_TEXT_BYTES_MAX:
-        raise ArgumentInvalid(f"'{address}' is not the hub's host:port")
+        raise ArgumentInvalid(f"'{address}' is not the hub's host:port, with IPv6 in brackets")
     if found.is_of_all_interfaces:
         raise ArgumentInvalid(
             f"{address} stands for all addresses of this machine; name one that they reach"

@@ -17,6 +17,7 @@ from replica.refusals import ArgumentInvalid
     [
         ("127.0.0.1:7411", ("127.0.0.1", 7411)),
         ("[::1]:1", ("::1", 1)),
+        ("[fe80::2%eth0]:1", ("fe80::2%eth0", 1)),
         ("hub.example.com:65535", ("hub.example.com", 65_535)),
     ],
 )
@@ -32,6 +33,9 @@ def test_an_address_is_a_host_and_a_port(text: str, found: tuple[str, int]) -> N
         "", "7411", ":7411", "host:", "host:port", "host:-1", "host:²", "host:0", "host:65536",
         "host:99999", "host:000080", "host:00008019999", "a b:1", "user@host:1", "http://host:1",
         "unix:/tmp/socket",
+        # Resolvers and gRPC read these in different ways, or not at all.
+        "fd00::2:7411", "::1:7411", "[fd00::2:7411", "fd00::2]:7411", "[[::1]]:1", "[host]:1",
+        "[127.0.0.1]:1", "[]:1", "a:b:1",
     ],
 )  # fmt: skip
 def test_what_is_no_address_is_refused(text: str) -> None:
