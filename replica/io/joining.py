@@ -30,6 +30,15 @@ HUB_FILE = "hub.address"
 """File of a replica's folder that names the hub where it joined."""
 
 
+class OwnInvitation(ArgumentInvalid):
+    """Whoever joins with a code uses it up, also its inviter."""
+
+    next_step = (
+        "Give it to the person it is for. On another device with this key, `antiphon clone` fetches"
+        " the conversation."
+    )
+
+
 class FolderOfAnotherHub(ArgumentInvalid):
     """The code is for another hub, which would get the conversations of this folder."""
 
@@ -41,11 +50,14 @@ class FolderOfAnotherHub(ArgumentInvalid):
 
 
 async def check_usable(store: EntryStore, invitation: Invitation, newcomer: PublicKey) -> None:
-    """Raise InviteExpired unless `newcomer` has joined before, and PeerIdentityChanged.
+    """Refuse a code before it is used.
 
-    The latter where another key than the code's is pinned for its hub. The code's key is
-    pinned once the hub has proved it: a wrong code changes nothing here.
+    Raises OwnInvitation, InviteExpired unless `newcomer` has joined before, and
+    PeerIdentityChanged where another key than the code's is pinned for its hub. The code's key
+    is pinned once the hub has proved it: a wrong code changes nothing here.
     """
+    if invitation.inviter == newcomer:
+        raise OwnInvitation("this key made the code itself, and is a member already")
     if rpc.now_ms() >= invitation.expire_time_ms and not await has_joined(
         store, invitation, newcomer
     ):

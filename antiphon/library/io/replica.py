@@ -171,8 +171,8 @@ class Replica(Unpickled, Opened):
         Waits until the inviter's replica has answered, for at most `timeout_s` seconds or, by
         default, until the code expires. To wait again, call it with the same code. `antiphon.join`
         opens a replica for a code. Raises JoinPending after the timeout, InviteInvalid,
-        InviteExpired, HubUnreachable, the inviter's refusal, and PeerIdentityChanged if the code
-        is for another hub.
+        InviteExpired, ArgumentInvalid for a code of this key, HubUnreachable, the inviter's
+        refusal, and PeerIdentityChanged if the code is for another hub.
 
         >>> code = await trip.invite("bob")
         >>> async with aio.open("~/bob", hub="127.0.0.1:7411") as bob:

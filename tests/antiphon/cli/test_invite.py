@@ -155,6 +155,15 @@ def test_a_code_is_void_once_its_conversation_is_deleted(me: Terminal, bob: Term
     assert bob.refused("join", code) == "INVITE_REVOKED"
 
 
+def test_an_inviter_does_not_use_up_its_own_code(me: Terminal, bob: Terminal) -> None:
+    me.ok("new")
+    code = code_of(me)
+    assert me.refused("join", code) == "ARGUMENT_INVALID"
+    leaves_a_proof(bob, code)
+    me.ok("status")
+    assert bob.record("join", code)["role"] == "writer"
+
+
 def test_a_wait_for_a_newcomer_ends_with_its_invitation(world: World, me: Terminal) -> None:
     me.ok("new")
     with at(world, me, "invite", "bob", "--wait") as terminal:
