@@ -23,7 +23,7 @@ import typer.exceptions
 from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 
 from antiphon.cli.config import load_settings, require_folder
-from antiphon.cli.errors import FileUnusable, Unconfirmed, UsageInvalid
+from antiphon.cli.errors import Unconfirmed, UsageInvalid, file_unusable
 from antiphon.cli.output import Output
 from antiphon.cli.session import Session
 from replica.errors import AntiphonError, with_step
@@ -195,7 +195,7 @@ def command(
             except BrokenPipeError:
                 raise  # the reader of our output has closed it
             except OSError as error:
-                out.fail(FileUnusable(f"{error.filename or 'a file'}: {error.strerror or error}"))
+                out.fail(file_unusable(error.filename or "a file", error))
                 raise typer.Exit(EXIT_FAILED) from None
             raise typer.Exit(code or 0)
 

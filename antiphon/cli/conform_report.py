@@ -15,7 +15,7 @@ import typer
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from antiphon.cli.command import EXIT_FAILED, EXIT_USAGE
-from antiphon.cli.errors import FileUnusable
+from antiphon.cli.errors import file_unusable
 from antiphon.cli.output import Output, harmless
 from antiphon.conformance import report
 from antiphon.conformance.cases import Check
@@ -55,8 +55,7 @@ def suite(body: Callable[P, None]) -> Callable[P, None]:
         except BrokenPipeError:
             raise  # the reader of our output has closed it
         except OSError as error:
-            words = f"{error.filename or 'a file'}: {error.strerror or error}"
-            Output().fail(FileUnusable(words))
+            Output().fail(file_unusable(error.filename or "a file", error))
             raise typer.Exit(EXIT_USAGE) from None
 
     return run

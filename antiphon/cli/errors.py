@@ -43,8 +43,10 @@ AntiphonError
 └── Unforeseen               a bug in antiphon
 """
 
+import errno
+
 from antiphon.daemons import DaemonFailed
-from replica.errors import AntiphonError, RequestRefused, Unavailable
+from replica.errors import AntiphonError, RequestRefused, Unavailable, with_step
 from replica.refusals import (
     ArgumentInvalid,
     BodyTooLarge,
@@ -225,6 +227,14 @@ class FileUnusable(RequestRefused):
 
     reason = "FILE_UNUSABLE"
     next_step = "Check the path and its permissions."
+
+
+def file_unusable(file: object, error: OSError) -> FileUnusable:
+    """Return the refusal of a file by the system; what helps on a full disk is another step."""
+    refused = FileUnusable(f"{file}: {error.strerror or error}")
+    if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+        return refused
+    return with_step(refused, "Free disk space and try again, or name a file on another disk.")
 
 
 class FileExists(FileUnusable):

@@ -10,7 +10,7 @@ import typer
 from rich.text import Text
 
 from antiphon.cli.command import Group, command
-from antiphon.cli.errors import FileUnusable, NotReplaced
+from antiphon.cli.errors import NotReplaced, file_unusable
 from antiphon.cli.session import Session
 from antiphon.cli.verify import read_file
 from replica.io import FILE_MODE, keys, own_key_of, sync_folder
@@ -18,6 +18,7 @@ from replica.log import public_key
 from replica.refusals import ArgumentInvalid, KeyFileInvalid
 
 PASSPHRASE_VARIABLE = "ANTIPHON_PASSPHRASE"  # noqa: S105  # the name of a variable
+_BACKUP_BYTES_MAX = 16 * 1024
 
 
 def register(app: typer.Typer) -> None:
@@ -70,7 +71,7 @@ def register(app: typer.Typer) -> None:
         is asked for on the terminal, or taken from the variable ANTIPHON_PASSPHRASE.
         """
         owner = await own_key_of(session.settings.store_path)
-        text = read_file(file)
+        text = read_file(file, _BACKUP_BYTES_MAX)
         keys.restore(session.settings.key_path, text, _passphrase(confirm=False), owner=owner)
         _report(session, session.settings.key_path, "restored to")
 
@@ -102,7 +103,7 @@ def _write_new(file: Path, content: bytes) -> None:
     except FileExistsError as error:
         raise NotReplaced(f"{file} exists already") from error
     except OSError as error:
-        raise FileUnusable(f"{file}: {error.strerror}") from error
+        raise file_unusable(file, error) from error
     try:
         with os.fdopen(descriptor, "wb") as stream:
             stream.write(content)
@@ -112,4 +113,4 @@ def _write_new(file: Path, content: bytes) -> None:
     except OSError as error:
         with suppress(OSError):
             file.unlink()
-        raise FileUnusable(f"{file}: {error.strerror}") from error
+        raise file_unusable(file, error) from error

@@ -6,7 +6,7 @@ from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import BinaryIO
 
-from antiphon.cli.errors import FileExists, FileUnusable
+from antiphon.cli.errors import FileExists, file_unusable
 from replica.io import replacing
 from replica.refusals import ArgumentInvalid
 
@@ -32,7 +32,7 @@ def check_creatable(file: Path, *, force: bool) -> None:
         with NamedTemporaryFile(dir=file.parent, prefix=f".{file.name}."):
             pass
     except OSError as error:
-        raise FileUnusable(f"{file}: {error.strerror}") from error
+        raise file_unusable(file, error) from error
 
 
 @contextmanager
@@ -42,4 +42,4 @@ def new_file(file: Path) -> Iterator[BinaryIO]:
         with replacing(file) as stream:
             yield stream
     except OSError as error:
-        raise FileUnusable(f"{file}: {error.strerror}") from error
+        raise file_unusable(file, error) from error

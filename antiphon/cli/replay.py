@@ -42,7 +42,10 @@ from replica.io import (
     decode_receipt,
     encode_receipt,
 )
+from replica.limits import FRAME_BYTES_MAX
 
+_RECEIPT_BYTES_MAX = 2 * FRAME_BYTES_MAX
+"""More than a receipt has, which comes in one message."""
 _INDENT = " " * 7
 MARKS = {
     Outcome.ACCEPTED: ("ok  ", "bold green"),
@@ -130,7 +133,8 @@ async def replay(
             raise UsageInvalid(
                 "--check reads a saved receipt, without --rebuild, --from, --receipt and --force"
             )
-        check_saved(session.out, decode_receipt(read_file(check)), wanted, conversation)
+        saved = decode_receipt(read_file(check, _RECEIPT_BYTES_MAX))
+        check_saved(session.out, saved, wanted, conversation)
         return
     if receipt is not None:
         check_creatable(receipt, force=force)

@@ -21,12 +21,12 @@ from antiphon.cli.records import entry_record
 from antiphon.cli.rows import TALK, counted, entries_at, row_of
 from antiphon.cli.second_look import held_of
 from antiphon.cli.session import Session, load_from
-from antiphon.cli.verify import read_file
+from antiphon.cli.verify import read_bundle
 from replica.conversation import Conversation, newest_place, removal_of
 from replica.errors import AntiphonError
 from replica.ids import ConversationId, Digest, EntryId, short
 from replica.io import Blobs, Replica, forget_answered, import_entries, void_invitations
-from replica.log import Bundle, decode_bundle, encode_bundle
+from replica.log import Bundle, encode_bundle
 from replica.refusals import BlobMissing, ConversationUnknown
 
 _BLOB_NAME = re.compile("[0-9a-f]{64}")
@@ -89,7 +89,7 @@ async def import_(
     ] = False,
 ) -> None:
     """Import a conversation from a file, verify it, and send it to the hub."""
-    bundle = decode_bundle(read_file(file))
+    bundle = read_bundle(file)
     if read_only:
         _show_bundle(session, bundle)
         return

@@ -10,14 +10,14 @@ from rich.text import Text
 
 from antiphon.cli import second_look
 from antiphon.cli.command import ConversationArgument, command
-from antiphon.cli.errors import ChecksFailed, EndLost, FileUnusable, UsageInvalid
+from antiphon.cli.errors import ChecksFailed, EndLost, UsageInvalid, file_unusable
 from antiphon.cli.findings import Findings, check
 from antiphon.cli.rows import counted
 from antiphon.cli.session import STILL_READ, Session
 from replica.conversation import Quarantined
 from replica.ids import ConversationId, EntryId, short
 from replica.io import Store, open_read_only
-from replica.log import Entry, decode_bundle
+from replica.log import BUNDLE_MAGIC, Bundle, Entry, decode_bundle
 
 
 def register(app: typer.Typer) -> None:
@@ -48,7 +48,7 @@ def register(app: typer.Typer) -> None:
             findings, differs = await second_look.look(session, conversation)
             found = [findings]
         elif bundle is not None:
-            entries = decode_bundle(read_file(bundle)).entries
+            entries = read_bundle(bundle).entries
             found = [check(entries[0].conversation, entries)]
         else:
             found, lost = await _check_store(session, conversation, everything=everything)
@@ -125,9 +125,24 @@ def _report(session: Session, findings: Findings) -> None:
         out.item(Text.assemble(("    note  ", "yellow")), words)
 
 
-def read_file(path: Path) -> bytes:
-    """Read a file. Raises FileUnusable."""
+def read_bundle(path: Path) -> Bundle:
+    """Read a bundle. Raises FileUnusable, BundleInvalid, DraftUnknown.
+
+    What does not begin like one is not read on: a large file, or a device without an end.
+    """
     try:
-        return path.read_bytes()
+        with path.open("rb") as file:
+            beginning = file.read(len(BUNDLE_MAGIC))
+            rest = file.read() if beginning == BUNDLE_MAGIC else b""
     except OSError as error:
-        raise FileUnusable(f"{path}: {error.strerror}") from error
+        raise file_unusable(path, error) from error
+    return decode_bundle(beginning + rest)
+
+
+def read_file(path: Path, bytes_max: int) -> bytes:
+    """Read the first bytes of a file. Raises FileUnusable."""
+    try:
+        with path.open("rb") as file:
+            return file.read(bytes_max)
+    except OSError as error:
+        raise file_unusable(path, error) from error

@@ -45,6 +45,7 @@ from replica.log.body import (
     listed_ids,
     text_of,
 )
+from replica.log.bundle import MAGIC as BUNDLE_MAGIC
 from replica.log.bundle import Bundle, decode_bundle, encode_bundle
 from replica.log.codec import decode_body, parse, sampling_from_pb, sampling_to_pb
 from replica.log.codec.entries import entry_from_pb, entry_to_pb
@@ -75,6 +76,7 @@ from replica.log.revoking import cuts_at_heads
 from replica.log.sampling_range import TOKENS_MAX, ids_fault, range_fault, sampling_fault
 
 __all__ = [
+    "BUNDLE_MAGIC",
     "CONTEXT_KINDS",
     "CONTINUABLE",
     "CONTROL_KINDS",

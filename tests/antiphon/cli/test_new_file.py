@@ -1,5 +1,6 @@
 """A file written for a user replaces another one only if asked, and a device never."""
 
+import errno
 import os
 from pathlib import Path
 
@@ -32,6 +33,13 @@ def test_a_file_has_its_name_once_it_is_whole(tmp_path: Path) -> None:
         assert file.read_text() == "before"
     assert (file.read_text(), file.stat().st_mode & 0o777) == ("after", 0o600)
     assert [*tmp_path.iterdir()] == [file]
+
+
+def test_on_a_full_disk_the_next_step_is_to_free_space(tmp_path: Path) -> None:
+    for code, word in ((errno.ENOSPC, "Free disk space"), (errno.EACCES, "permissions")):
+        with pytest.raises(FileUnusable) as refused, new_file(tmp_path / "file"):
+            raise OSError(code, os.strerror(code))
+        assert word in refused.value.next_step
 
 
 def test_of_a_file_that_fails_nothing_stays(tmp_path: Path) -> None:
