@@ -154,10 +154,15 @@ def _is_sound(key: PrivateKeyTypes, signed: x509.Certificate) -> bool:
     """Say whether each bit of a key and its certificate is as it was made.
 
     Both are read without a check of their own: the key proves itself by a signature, and so
-    does the certificate, which the key has signed. Raises ValueError, TypeError.
+    does the certificate, which the key has signed. Clients look for the name, which a certificate
+    that an operator made lacks. Raises ValueError, TypeError.
     """
     public = signed.public_key()
-    if not isinstance(key, ec.EllipticCurvePrivateKey) or key.public_key() != public:
+    if (
+        TLS_NAME not in _names_in(signed)
+        or not isinstance(key, ec.EllipticCurvePrivateKey)
+        or key.public_key() != public
+    ):
         return False
     assert isinstance(public, ec.EllipticCurvePublicKey), "it equals one"
     try:
@@ -166,6 +171,14 @@ def _is_sound(key: PrivateKeyTypes, signed: x509.Certificate) -> bool:
     except InvalidSignature:
         return False
     return True
+
+
+def _names_in(signed: x509.Certificate) -> list[str]:
+    try:
+        found = signed.extensions.get_extension_for_class(x509.SubjectAlternativeName)
+    except x509.ExtensionNotFound:
+        return []
+    return found.value.get_values_for_type(x509.DNSName)
 
 
 def _configuration(certificate: Certificate) -> grpc.ServerCertificateConfiguration:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from replica.errors import StoreError
+from replica.io import certificate
 from replica.io.certificate import CertificateFile, make_certificate
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -70,6 +71,17 @@ def test_a_file_that_can_not_be_used_is_replaced(tmp_path: Path, harm: str) -> N
     second = CertificateFile(path).current
     assert second.digest != first.digest
     assert path.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_certificate_with_another_name_is_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that an operator made for the machine's name: no client would accept it."""
+    path = tmp_path / "certificate.pem"
+    with monkeypatch.context() as patch:
+        patch.setattr(certificate, "TLS_NAME", "hub.example.com")
+        other = CertificateFile(path).current
+    assert CertificateFile(path).current.digest != other.digest
 
 
 def test_no_flipped_bit_makes_a_hub_serve_what_clients_refuse(tmp_path: Path) -> None:
