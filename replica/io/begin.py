@@ -16,6 +16,7 @@ from replica.conversation import (
     newest_place,
     removal_to_write,
 )
+from replica.errors import with_step
 from replica.ids import ConversationId, EntryId, PublicKey, short
 from replica.io.asked_host import choose_host
 from replica.io.hub_status import any_vouched, means_away
@@ -174,7 +175,11 @@ def _require_junior(held: Conversation, ours: PublicKey, theirs: PublicKey) -> N
     if ours == theirs:
         return  # resigning
     if not membership.is_owner(ours) or membership.ranks[ours] >= membership.ranks[theirs]:
-        raise NotAllowed(f"only an owner senior to {short(theirs)} can remove it")
+        raise with_step(
+            NotAllowed(f"only an owner senior to {short(theirs)} can remove it"),
+            "Ask an owner senior to it, such as the first one, or ask its holder to leave: anyone"
+            " may run `antiphon members remove KEY` with their own key.",
+        )
 
 
 async def learn_hosts_of(

@@ -133,6 +133,17 @@ async def test_a_code_is_for_one_hub_and_one_role(talking: Lab):
             assert refused.value.reason == "ARGUMENT_INVALID"
 
 
+async def test_who_may_not_remove_a_key_is_told_who_may(lab: Lab):
+    async with lab.open() as me, lab.open("bob") as bob:
+        mine = await me.conversation("trip")
+        await mine.grant(bob.key, "owner")
+        assert await mine.sync()
+        theirs = await bob.get(mine.id)
+        with pytest.raises(antiphon.NotAllowed, match="senior") as refused:
+            await theirs.remove(me.key)
+        assert "an owner senior to it" in refused.value.next_step
+
+
 async def test_a_folder_of_another_hub_is_not_joined_in(lab: Lab, tmp_path: Path):
     there = Lab(tmp_path / "there", lab.form)
     async with lab.open("bob") as bob:
