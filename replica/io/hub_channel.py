@@ -26,6 +26,8 @@ from replica.link import NO_CERTIFICATE
 from replica.refusals import HubUnreachable
 
 HANDSHAKE_TIMEOUT_S = 10.0
+_NO_TLS = frozenset({"WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "HTTP_REQUEST"})
+"""What OpenSSL calls the answer of a server that has no TLS."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,10 +83,15 @@ def secure_channel(address: str, certificate: bytes) -> HubChannel:
 
 def _words_of(error: Exception) -> str:
     """Return why no TLS connection came about, in the words of the system."""
+    if isinstance(error, ssl.SSLError) and error.reason:
+        words = error.reason.replace("_", " ").lower()  # without numbers of lines in OpenSSL
+        return "no TLS is spoken there" if error.reason in _NO_TLS else words
     if not isinstance(error, OSError) or isinstance(error, ssl.SSLError):
         return str(error)
     if error.errno is None:
-        return str(error) or "no TLS handshake in time"
+        is_late = isinstance(error, TimeoutError)
+        closed = str(error) or "the connection was closed in the TLS handshake"
+        return "no TLS handshake in time" if is_late else closed
     # The words of asyncio name its own calls.
     known = error.errno in errno.errorcode
     return (os.strerror(error.errno) if known else error.strerror or str(error)).lower()

@@ -27,6 +27,30 @@ async def test_a_name_that_no_machine_has_is_said_without_a_number() -> None:
     assert "Errno" not in away.value.detail
 
 
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        (b"HTTP/1.1 400 Bad Request\r\n\r\n", "no TLS is spoken there"),
+        (b"\0\0\x06\x04\0\0\0\0\0\0\x05\0\0\x40\0", "no TLS is spoken there"),  # HTTP/2, as of gRPC
+        (b"", "the connection was closed in the TLS handshake"),
+    ],
+)
+async def test_what_is_no_hub_is_said_without_the_words_of_a_library(
+    answer: bytes, words: str
+) -> None:
+    async def close(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(4096)
+        writer.write(answer)
+        await writer.drain()
+        writer.close()
+
+    async with await asyncio.start_server(close, "127.0.0.2", 0) as server:
+        address = f"127.0.0.2:{server.sockets[0].getsockname()[1]}"
+        with pytest.raises(HubUnreachable) as away:
+            await open_channel(address)
+    assert away.value.detail == f"{address}: {words}"
+
+
 async def test_a_channel_soon_connects_to_a_hub_that_was_away_for_long() -> None:
     """gRPC pauses between tries of its own, and fails calls meanwhile: for up to two minutes."""
     tries = asyncio.Semaphore(0)
