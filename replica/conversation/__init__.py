@@ -58,6 +58,7 @@ from replica.conversation.invitation import (
     grants_elsewhere,
     is_answer,
     judge,
+    judge_by_record,
     noted,
     read_code,
 )
@@ -234,6 +235,7 @@ __all__ = [
     "is_still_open",
     "is_typed",
     "judge",
+    "judge_by_record",
     "key_digest",
     "may_be_sealed",
     "means_removal",

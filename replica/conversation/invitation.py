@@ -261,12 +261,12 @@ class Issued:
         return self.is_valid(now_ms) and self.claimed_by is None
 
 
-def judge(
-    issued: Issued, newcomer: PublicKey, proof: bytes, membership: Membership, now_ms: int
+def judge_by_record(
+    issued: Issued, newcomer: PublicKey, proof: bytes, now_ms: int
 ) -> JoinVerdict | None:
-    """Return the answer to a proof; None if it is none, which nobody answers.
+    """Return the answer to a proof as far as the log does not matter; None if it is none.
 
-    GRANTED binds the invitation to `newcomer`: the caller records that first.
+    PENDING is left to the log; the other answers but GRANTED stay, whatever is recorded later.
     """
     if not issued.invitation.is_proof(newcomer, proof):
         return None
@@ -277,9 +277,20 @@ def judge(
         return JoinVerdict.REVOKED
     if now_ms >= issued.invitation.expire_time_ms:
         return JoinVerdict.EXPIRED
-    if newcomer in membership.kept:
-        return JoinVerdict.REMOVED
-    return JoinVerdict.GRANTED
+    return JoinVerdict.PENDING
+
+
+def judge(
+    issued: Issued, newcomer: PublicKey, proof: bytes, membership: Membership, now_ms: int
+) -> JoinVerdict | None:
+    """Return the answer to a proof; None if it is none, which nobody answers.
+
+    GRANTED binds the invitation to `newcomer`: the caller records that first.
+    """
+    verdict = judge_by_record(issued, newcomer, proof, now_ms)
+    if verdict is not JoinVerdict.PENDING:
+        return verdict
+    return JoinVerdict.REMOVED if newcomer in membership.kept else JoinVerdict.GRANTED
 
 
 def noted(issued: Issued, conversation: ConversationId, grant: Grant, now_ms: int) -> Issued:

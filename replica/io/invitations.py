@@ -24,6 +24,7 @@ from replica.conversation import (
     check_role,
     grants_elsewhere,
     judge,
+    judge_by_record,
 )
 from replica.errors import AntiphonError
 from replica.ids import ConversationId, PublicKey
@@ -209,9 +210,11 @@ async def _answer(
     replica: Replica, issued: Issued, newcomer: PublicKey, proof: bytes
 ) -> Joined | None:
     """Judge one proof; claim, grant, sync, then tell the newcomer."""
-    if issued.is_revoked and issued.claimed_by is None:  # for good, whatever the log says
-        is_proof = issued.invitation.is_proof(newcomer, proof)
-        return await _tell(replica, issued, newcomer, JoinVerdict.REVOKED) if is_proof else None
+    verdict = judge_by_record(issued, newcomer, proof, rpc.now_ms())
+    if verdict is None:
+        return None
+    if verdict not in (JoinVerdict.PENDING, JoinVerdict.GRANTED):  # the log is not needed
+        return await _tell(replica, issued, newcomer, verdict)
     conversation = issued.invitation.conversation
     held = await replica.load(conversation)
     await replica.follow(conversation)

@@ -195,6 +195,21 @@ async def test_an_end_that_no_entry_tells_lets_nobody_in(place: Place, ending: s
             await await_grant(bob, issued.invitation, timeout_s=WAIT_S)
 
 
+async def test_a_used_code_is_refused_where_the_conversation_is_no_longer_held(
+    place: Place,
+) -> None:
+    async with (
+        place.ada() as ada,
+        place.opened(BOB, "bob") as bob,
+        place.opened(EVE, "eve") as eve,
+    ):
+        conversation = await shared(ada)
+        issued = await invite(ada, conversation, "bob")
+        assert await redeemed(ada, bob, issued) == [JoinVerdict.GRANTED]
+        await ada.delete(conversation)
+        assert await redeemed(ada, eve, issued) == [JoinVerdict.USED]
+
+
 async def test_who_is_linked_after_the_first_look_answers_before_it_stops(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
