@@ -12,13 +12,11 @@ may as well write the program.
 import hashlib
 import json
 import logging
-import os
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
 from model_host.engine.numerics import SelfTest
-from model_host.engine.regular_file import open_regular
+from model_host.engine.regular_file import open_regular, written_whole
 from model_host.kv import canonical_json
 
 log = logging.getLogger(__name__)
@@ -95,7 +93,8 @@ class KeptVerdicts:
         path = self._path(key)
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            _write(path, encode(key, verdict))
+            with written_whole(path, _SUFFIX) as file:
+                file.write(encode(key, verdict))
             self._remove_oldest()
         except OSError as error:
             log.warning("self-test result not kept", extra={"path": path, "detail": str(error)})
@@ -104,16 +103,3 @@ class KeptVerdicts:
         paths = sorted(self._folder.glob(f"*{_SUFFIX}"), key=lambda path: path.stat().st_mtime)
         for path in paths[:-VERDICTS_MAX]:
             path.unlink(missing_ok=True)
-
-
-def _write(path: Path, data: bytes) -> None:
-    """Write a file durably in the place of another, or leave nothing. Raises OSError."""
-    with tempfile.NamedTemporaryFile(dir=path.parent, suffix=_SUFFIX, delete=False) as file:
-        try:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-            Path(file.name).replace(path)
-        except OSError:
-            Path(file.name).unlink(missing_ok=True)
-            raise

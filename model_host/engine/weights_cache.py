@@ -14,7 +14,6 @@ import logging
 import mmap
 import os
 import shutil
-import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +25,7 @@ import torch
 from blake3 import blake3
 
 from model_host.disk_reserve import spare_bytes
+from model_host.engine.regular_file import written_whole
 
 log = logging.getLogger(__name__)
 
@@ -211,23 +211,16 @@ def _header(tensors: Tensors) -> bytes:
 def _write(path: Path, header: bytes, tensors: Tensors) -> None:
     """Write a cache file and rename it into place once it is durable."""
     digest = blake3(header)
-    with tempfile.NamedTemporaryFile(dir=path.parent, suffix=_TEMPORARY, delete=False) as file:
-        try:
-            fcntl.flock(file.fileno(), fcntl.LOCK_EX)
-            file.write(_MAGIC + len(header).to_bytes(8, "little") + bytes(32) + header)
-            for tensor in tensors.values():
-                data = tensor.contiguous().view(-1).view(torch.uint8).numpy()
-                for piece in (data.data, bytes(-tensor.nbytes % 64)):
-                    digest.update(piece)
-                    file.write(piece)
-            file.seek(16)
-            file.write(digest.digest())
-            file.flush()
-            os.fsync(file.fileno())
-            Path(file.name).replace(path)
-        except OSError:
-            Path(file.name).unlink(missing_ok=True)
-            raise
+    with written_whole(path, _TEMPORARY) as file:
+        fcntl.flock(file.fileno(), fcntl.LOCK_EX)
+        file.write(_MAGIC + len(header).to_bytes(8, "little") + bytes(32) + header)
+        for tensor in tensors.values():
+            data = tensor.contiguous().view(-1).view(torch.uint8).numpy()
+            for piece in (data.data, bytes(-tensor.nbytes % 64)):
+                digest.update(piece)
+                file.write(piece)
+        file.seek(16)
+        file.write(digest.digest())
 
 
 def _read(descriptor: int) -> Tensors:
