@@ -142,8 +142,11 @@ class Session:
 
     def say_joined(self, joined: Joined) -> None:
         """Print what became of a newcomer's proof."""
-        inviting = next_command(self.settings, "invite", "NAME")
-        removing = next_command(self.settings, "members", "remove", "NAME")
+        invitation, name = joined.issued.invitation, joined.issued.name
+        of = (name, short(invitation.conversation))
+        role = invitation.role.name.lower()
+        inviting = next_command(self.settings, "invite", *of, "--role", role)
+        removing = next_command(self.settings, "members", "remove", *of)
         with self.beside():
             self.out.note(newcomer_words(joined, inviting, removing))
 

@@ -1,6 +1,7 @@
 """`antiphon invite` and `join`: two replicas, one hub, and one conversation."""
 
 import asyncio
+import shlex
 import shutil
 import sqlite3
 from contextlib import closing
@@ -82,7 +83,7 @@ def test_the_commands_that_let_a_newcomer_in_are_those_of_the_page(
 def test_a_second_key_is_told_that_the_code_was_used(
     world: World, me: Terminal, bob: Terminal
 ) -> None:
-    me.ok("new")
+    code_id = me.record("new")["conversation"]
     code = code_of(me)
     leaves_a_proof(bob, code)
     me.ok("status")
@@ -96,6 +97,11 @@ def test_a_second_key_is_told_that_the_code_was_used(
     assert eve.refused("join", code) == "INVITE_USED"
     assert bob.record("join", code)["synchronized"]
     assert [r["name"] for r in me.records("members") if "writer" in r["roles"]] == ["bob"]
+    me.ok("new")  # the steps are about the conversation of the code, and work as they are
+    for step in said.partition("joined as bob, ")[2].split(", then "):
+        me.ok(*shlex.split(step.partition("antiphon ")[2]))
+    (removed,) = [one for one in me.records("members", code_id) if one["name"] == "bob"]
+    assert removed["state"] == "removed"
 
 
 def test_of_two_proofs_one_is_redeemed(world: World, me: Terminal, bob: Terminal) -> None:
