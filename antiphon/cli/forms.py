@@ -10,8 +10,8 @@ from typing import Annotated, Any
 import typer
 
 from replica.limits import GRAMMAR_BYTES_MAX
-from replica.log import FormatKind, ResponseFormat, ToolChoice, ToolDefinition, Tools
-from replica.refusals import ArgumentInvalid
+from replica.log import FormatKind, ResponseFormat, ToolChoice, ToolDefinition, Tools, read_back
+from replica.refusals import ArgumentInvalid, BodyMalformed, BodyTooLarge
 
 PANEL = "Form and tools"
 TOOLS_BYTES_MAX = 256 * 1024
@@ -87,7 +87,12 @@ def tools_of(path: Path | None) -> Tools | None:
     found = _parse(_read(path, TOOLS_BYTES_MAX), path)
     if not isinstance(found, list):
         raise ArgumentInvalid(f"{path}: a JSON list of tools")
-    return Tools(tuple(_definition(tool, path) for tool in found))
+    tools = Tools(tuple(_definition(tool, path) for tool in found))
+    try:
+        read_back(tools)
+    except (BodyMalformed, BodyTooLarge) as error:
+        raise ArgumentInvalid(f"{path}: {len(found):,} tools: {error.detail}") from error
+    return tools
 
 
 def _definition(tool: Any, path: Path) -> ToolDefinition:

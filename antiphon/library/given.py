@@ -6,11 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 from antiphon.library import events as e
 from replica.conversation import call_digest, key_digest, says_nothing
-from replica.ids import ID_BYTES, SALT_BYTES, PublicKey
-from replica.limits import BODY_BYTES_MAX, PARTS_MAX
+from replica.ids import ID_BYTES, PublicKey
+from replica.limits import PARTS_MAX
 from replica.log import (
     CallKey,
-    Kind,
     LogitBias,
     Message,
     Part,
@@ -18,9 +17,7 @@ from replica.log import (
     Speaker,
     Text,
     ToolResult,
-    codec,
-    decode_body,
-    salted,
+    read_back,
 )
 from replica.refusals import ArgumentInvalid, BodyTooLarge
 
@@ -92,15 +89,16 @@ def parts_of(content: str | Sequence[Part]) -> tuple[Part, ...]:
 
 
 def _checked(number: int, part: object) -> Part:
-    """Return a part as the log gives it back. Raises ArgumentInvalid where that is another one."""
+    """Return a part, which the log gives back as it is. Raises ArgumentInvalid, BodyTooLarge."""
     if not isinstance(part, Part):
         raise ArgumentInvalid(f"a message is a text or parts, and {part!r} is none")
     what = f"part {number} of the message, of {type(part).__name__},"
     if isinstance(part, ToolResult) and isinstance(part.parts, list):
         part = replace(part, parts=tuple(part.parts))
     try:
-        body = salted(bytes(SALT_BYTES), codec.encode_body(Message(Speaker.USER, (part,))))
-        found = decode_body(Kind.MESSAGE, body)
+        found = read_back(Message(Speaker.USER, (part,)))
+    except BodyTooLarge:
+        raise
     except Exception as error:  # whatever the encoder raises for fields of other types
         raise ArgumentInvalid(f"{what} can't be written: {error}") from error
     if not isinstance(found, Message) or found.parts != (part,):
@@ -164,9 +162,7 @@ def check_limit(timeout_s: float) -> None:
 
 def check_system(text: str) -> str:
     """Return the text that begins a conversation. Raises ArgumentInvalid, BodyTooLarge."""
-    body = codec.encode_body(Message(Speaker.SYSTEM, (Text(check_text(text, "the system text")),)))
-    if SALT_BYTES + len(body) > BODY_BYTES_MAX:
-        raise BodyTooLarge(f"the system text has {len(text.encode())} bytes")
+    read_back(Message(Speaker.SYSTEM, (Text(check_text(text, "the system text")),)))
     return text
 
 

@@ -26,9 +26,10 @@ from typing import (
 
 from antiphon.library.errors import ToolUnsuitable
 from antiphon.library.given import check_text
+from replica.errors import with_step
 from replica.limits import BODY_BYTES_MAX, TOOL_NAME_BYTES_MAX
-from replica.log import ToolDefinition
-from replica.refusals import ArgumentInvalid
+from replica.log import ToolDefinition, Tools, read_back
+from replica.refusals import ArgumentInvalid, BodyMalformed, BodyTooLarge
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -159,7 +160,17 @@ def as_tools(given: Sequence[Tool | Callable[..., Any]]) -> dict[str, Tool]:
     by_name = {one.name: one for one in made}
     if len(by_name) < len(made):
         raise ToolUnsuitable("two tools have the same name")
+    _check_offer(Tools(tuple(one.definition for one in made)))
     return by_name
+
+
+def _check_offer(offer: Tools) -> None:
+    """Raise ToolUnsuitable for tools that no entry of the log holds."""
+    try:
+        read_back(offer)
+    except (BodyMalformed, BodyTooLarge) as error:
+        refused = ToolUnsuitable(f"{len(offer.tools):,} tools in one run: {error.detail}")
+        raise with_step(refused, "Offer fewer tools, or shorten their descriptions.") from error
 
 
 def _function(one: object) -> Callable[..., Any]:

@@ -72,6 +72,7 @@ from replica.log.graph import reach
 from replica.log.kinds import CONTEXT_KINDS, CONTROL_KINDS, Kind, is_known, kind_of, rules_of
 from replica.log.log import Log
 from replica.log.members import Membership, is_plain_resignation
+from replica.log.read_back import read_back
 from replica.log.revoking import cuts_at_heads
 from replica.log.sampling_range import TOKENS_MAX, ids_fault, range_fault, sampling_fault
 
@@ -157,6 +158,7 @@ __all__ = [
     "public_key",
     "range_fault",
     "reach",
+    "read_back",
     "retry_salt",
     "rules_of",
     "salted",

@@ -33,6 +33,18 @@ def test_each_form_is_in_the_request_as_it_was_given(me: Terminal, tmp_path: Pat
     assert not {"json_schema", "regex", "lark"} & request_of(me).keys()
 
 
+def test_more_tools_than_an_entry_holds_are_refused_by_their_file(
+    me: Terminal, tmp_path: Path
+) -> None:
+    (file := tmp_path / "tools.json").write_text(
+        json.dumps([{"name": f"t{n}"} for n in range(5000)])
+    )
+    me.ok("new")
+    refused = me.run("send", "hello", "--tools", str(file))
+    assert f"{file}: 5,000 tools: more than" in refused.stderr.replace("\n", " ")
+    assert "ARGUMENT_INVALID" in refused.stderr
+
+
 ON = {"send": ("send", "--continue"), "chat": ("chat",)}
 
 

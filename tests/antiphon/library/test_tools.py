@@ -56,6 +56,16 @@ def test_plain_functions_are_tools_without_an_effect():
         as_tools([book, tool(book)])
 
 
+def test_tools_that_no_entry_holds_are_refused():
+    """The log refused the body, with the advice to compare it with the specification."""
+    many = [tool(name=f"t{number}")(book) for number in range(3_000)]
+    long = [tool(name="long", description="d" * 2**20)(book)]
+    for given, words in ((many, "3,000 tools in one run: "), (long, "1 tools in one run: ")):
+        with pytest.raises(ToolUnsuitable, match=words) as refused:
+            as_tools(given)
+        assert refused.value.next_step.startswith("Offer fewer tools")
+
+
 def bare(city) -> None:  # type: ignore[no-untyped-def]
     """Has no annotation."""
 
