@@ -62,6 +62,7 @@ from replica.io import (
     load_or_begin,
     load_or_create_secret,
     require_endpoint,
+    require_free,
     require_loopback,
     run_until_stopped,
     server_failed,
@@ -131,13 +132,13 @@ async def start(config: HostConfig, engine: TorchEngine | None = None) -> AsyncI
     """
     invitations = Invitations.read(config.invitations)
     data_dir = await _own_folder(config)
-    store = data_dir / "log" / "log.db"
+    store = _store_in(data_dir)
     key = load_or_begin(data_dir / "identity.key", store, is_host=True)
     authenticator = Authenticator(key, load_or_create_secret(data_dir / "ticket.secret"))
     derived = data_dir / "derived"
     ring = _ring(config, data_dir, derived)
     pages = _checkpoints(config, derived, ring)
-    hub_key = await _hub_key(config, store, invitations)  # before a model is read
+    hub_key = await _hub_key(config, store, invitations)
     operators = Operators(authenticator.public, map(key_from_hex, config.operator_keys))
     offers, engine = await _load(config, engine)
     profiles = _profiles(config, offers, pages, ring)
@@ -185,12 +186,20 @@ async def start(config: HostConfig, engine: TorchEngine | None = None) -> AsyncI
 
 
 async def _own_folder(config: HostConfig) -> Path:
-    """Return the data folder, noted as a host's. Raises TlsRequired before it is made."""
+    """Return the data folder, noted as a host's, which no other process has.
+
+    Raises TlsRequired before it is made; StoreLocked.
+    """
     require_loopback(config.listen, name="listen")
     require_endpoint(config.metrics)
     data_dir = config.data_dir.expanduser()
     await take_folder(data_dir, FolderUse.HOST)
+    require_free(_store_in(data_dir))  # before a model is read
     return data_dir
+
+
+def _store_in(data_dir: Path) -> Path:
+    return data_dir / "log" / "log.db"
 
 
 async def _ready(replica: Replica, address: str) -> None:

@@ -29,10 +29,10 @@ from model_host.io.offers import make_offer
 from model_host.io.server import start
 from model_host.refusals import ContextTooLong
 from replica.errors import AntiphonError
-from replica.io import HubKeyUnknown
+from replica.io import HubKeyUnknown, Store
 from replica.io.daemon import Stderr
 from replica.log.body import FinishReason
-from replica.refusals import ArgumentInvalid
+from replica.refusals import ArgumentInvalid, StoreLocked
 from syncd.io.config import HubConfig
 from syncd.io.server import start as start_hub
 from tests.model_host.engine import tiny_folder, tiny_model
@@ -87,6 +87,16 @@ async def test_a_host_does_not_start_on_a_model_it_can_not_run(
     with pytest.raises(kind):
         async with start(config):
             pass
+
+
+async def test_a_second_host_on_a_folder_is_refused_before_its_model_is_read(tmp_path: Path):
+    config = HostConfig(
+        data_dir=tmp_path / "host", hub=UNREACHABLE, model=str(tmp_path / "none"), numerics="fp32"
+    )
+    async with await Store.open(tmp_path / "host" / "log" / "log.db"):
+        with pytest.raises(StoreLocked):
+            async with start(config):
+                pass
 
 
 def test_the_operator_gets_the_reason_and_the_next_step(tmp_path: Path):
