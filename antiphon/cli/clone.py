@@ -50,22 +50,37 @@ def register(app: typer.Typer) -> None:
             if not wanted:
                 session.out.note(_nothing_words(session.settings, replica.public))
                 return 1
-            complete = await fetch_all(session, replica, wanted)
+            complete, last = True, _LastWritten(replica.public)
+            for one in wanted:
+                fetched = await fetch(session, replica, one)
+                complete = complete and fetched.is_complete
+                _report(session, one, fetched)
+                last.note(fetched.held)
             held = [stored.conversation for stored in await replica.store.conversations()]
-            here = [one for one in wanted if one in held]
-            if here and await session.current(replica.store, held) is None:
-                await session.use(replica.store, here[0])
+            if await session.current(replica.store, held) is None:
+                used = last.conversation if conversation is None else wanted[0]
+                if used in held:
+                    await session.use(replica.store, used)
             return 0 if complete else 1
 
 
-async def fetch_all(session: Session, replica: Replica, wanted: tuple[ConversationId, ...]) -> bool:
-    """Fetch conversations one after the other and report each; say whether all are complete."""
-    complete = True
-    for conversation in wanted:
-        fetched = await fetch(session, replica, conversation)
-        complete = complete and fetched.is_complete
-        _report(session, conversation, fetched)
-    return complete
+@dataclass(slots=True)
+class _LastWritten:
+    """The conversation in which a key wrote last.
+
+    The hub lists those of strangers too, who gave this key a role (DECISIONS D619).
+    """
+
+    key: PublicKey
+    conversation: ConversationId | None = None
+    time_ms: int = -1
+
+    def note(self, held: Conversation | None) -> None:
+        """Look at one more conversation."""
+        headers = (entry.header for entry in held.log.entries.values()) if held is not None else ()
+        own_ms = max((one.create_time_ms for one in headers if one.author == self.key), default=-1)
+        if held is not None and own_ms > self.time_ms:
+            self.conversation, self.time_ms = held.id, own_ms
 
 
 def _nothing_words(settings: Settings, key: PublicKey) -> str:
