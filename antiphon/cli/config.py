@@ -1,4 +1,7 @@
-"""The user's settings: TOML file < environment ANTIPHON_* < flags."""
+"""The user's settings: TOML file < environment ANTIPHON_* < flags.
+
+The hub of a folder that joined is the one where it joined, unless a flag names another.
+"""
 
 import os
 from functools import lru_cache
@@ -107,7 +110,7 @@ def load_settings(flags: dict[str, Any], config_file: Path | None = None) -> Set
     given = {name: value for name, value in flags.items() if value is not None}
     settings = make_settings(_reading(path), given, file=path, flags=_FLAGS)
     settings._config_file = path.absolute() if config_file is not None else None
-    if "hub" in settings.model_fields_set:
+    if "hub" in given:
         return settings
     try:
         joined = saved_hub(settings.data_dir.expanduser())

@@ -243,7 +243,6 @@ async def join(
         await check_folder(replica.store, invitation, session.settings.hub)
     session.out.note(f"your key   {public.hex()}")
     session.out.note(f"inviter    {invitation.inviter.hex()}")
-    joins_hub = session.settings.hub != invitation.hub_address
     session.settings.hub = invitation.hub_address
     async with session.replica(hub_key=invitation.hub_key) as replica:
         with _errors_of_join(invitation):
@@ -255,8 +254,7 @@ async def join(
             raise fetched.refusal
         if fetched.held is not None:
             await session.use(replica.store, invitation.conversation)
-    if joins_hub:
-        save_hub(session.settings.data_dir.expanduser(), invitation.hub_address)
+    save_hub(session.folder, invitation.hub_address)
     entries = len(fetched.held.log) if fetched.held is not None else 0
     if session.out.as_json:
         session.out.emit(

@@ -9,7 +9,7 @@ from replica.io import PendingJoin
 from replica.limits import INVITATION_LIFETIME_S
 from replica.log.body import Revocation, Role
 from tests.antiphon.cli.conftest import Terminal, World
-from tests.antiphon.cli.test_invite import code_of, leaves_a_proof
+from tests.antiphon.cli.test_invite import code_of, conversations_at, leaves_a_proof
 from tests.support.turns import Turns
 
 DAY_MS = INVITATION_LIFETIME_S * 1000
@@ -140,3 +140,26 @@ def test_a_join_without_an_answer_is_named_though_what_is_here_is_deleted(
     bob.ok("import", bundle)
     bob.ok("delete", conversation, "--yes")
     assert "joining as writer: no answer of" in bob.run("list").stderr
+
+
+def test_a_folder_that_joined_stays_at_its_hub(world: World, me: Terminal) -> None:
+    """A hub that the settings name for all folders was sent what is shared at another one."""
+    (world.folder / "elsewhere").mkdir()
+    other = World(world.folder / "elsewhere", world.background)
+    other.start_hub()
+    try:
+        eve = other.replica("eve")
+        shared = eve.record("new", "--no-host")["conversation"]
+        code = code_of(eve)
+        leaves_a_proof(me, code)
+        eve.ok("status")
+        me.ok("join", code)
+        # The environment names the hub of `world`.
+        assert me.record("status")["hub"]["address"] == other.address
+        me.ok("send", "for eve alone", "--no-request")
+        assert shared not in conversations_at(world)
+        assert "for eve alone" in eve.ok("log")
+        me.ok("status", "--hub-address", world.address)
+        assert shared in conversations_at(world)
+    finally:
+        other.stop_hub()

@@ -72,8 +72,8 @@ def test_behind_a_join_the_hub_is_that_of_the_invitation(
     assert saved_hub(folder) == world.address
     monkeypatch.setenv("ANTIPHON_HUB", "127.0.0.1:1")
     settings = load_settings({"data_dir": str(folder), "hub": world.address})
-    hub = ["--hub-address", world.address]
-    assert shlex.split(next_command(settings, "chat"))[-2:] == hub
+    words = ["antiphon", "chat", "--data-dir", str(folder)]
+    assert shlex.split(next_command(settings, "chat")) == words  # it is the hub of the folder
 
 
 def test_a_join_that_waits_goes_on_in_its_folder(tmp_path: Path) -> None:
