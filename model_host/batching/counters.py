@@ -111,10 +111,12 @@ class AnswerCounters:
         if usage.output_tokens > 1 and usage.decode_us:
             self.token_s.observe(usage.decode_us / 1e6 / (usage.output_tokens - 1))
 
-    def note_refusal(self, finish: FinishReason, detail: str) -> None:
-        """Count a refusal, whose detail begins with its reason (`finish_detail`)."""
+    def note_refusal(self, finish: FinishReason, detail: str) -> str:
+        """Count a refusal, whose detail begins with its reason (`finish_detail`); return that."""
         is_refused = finish is FinishReason.REFUSED
-        self.refused[split_finish_detail(detail)[0] if is_refused else finish.name] += 1
+        reason = split_finish_detail(detail)[0] if is_refused else finish.name
+        self.refused[reason] += 1
+        return reason
 
 
 @dataclass(frozen=True, slots=True)

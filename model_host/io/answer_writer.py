@@ -50,12 +50,13 @@ class AnswerWriter:
         request_id = refusal.request
         basis = held.log.entries[request_id].header.basis
         await self._replica.append(held.id, refusal.body, parents=(request_id,), basis=basis)
-        self.counters.note_refusal(refusal.finish, refusal.detail)
+        reason = self.counters.note_refusal(refusal.finish, refusal.detail)
+        # The detail may repeat the request's text, such as its grammar: it is for members alone.
         log.info(
             "refused",
             conversation=short(held.id),
             request=short(request_id),
-            detail=refusal.detail,
+            reason=reason,
         )
 
     async def append(

@@ -10,6 +10,7 @@ from typing import Any
 
 import jsonschema
 import pytest
+from structlog.testing import capture_logs
 
 from model_host.grammar_engine import ENGINE
 from model_host.refusals import GrammarInvalid, ObligationsOpen, ToolChoiceInvalid
@@ -264,6 +265,20 @@ REFUSED: list[tuple[type[HostError], dict[str, Any]]] = [
     (GrammarInvalid, {"response_format": ResponseFormat(FormatKind.REGEX, TOO_LARGE)}),
     (ToolChoiceInvalid, {"tool_choice": ToolChoice.REQUIRED}),
 ]
+
+
+async def test_the_log_of_a_host_does_not_repeat_what_it_refuses(served: ServedHost):
+    """It held the expression, as the engine's words quote it."""
+    async with served.host() as host:
+        talk = await Talk.begin(served.replica, host.key)
+        await talk.say("Hello.")
+        with capture_logs() as lines:
+            form = ResponseFormat(FormatKind.REGEX, "(confidential")
+            answer = await talk.answer(await talk.request(response_format=form))
+        assert "confidential" in answer.finish_detail
+        assert "confidential" not in str(lines)
+        (refused,) = (line for line in lines if line["event"] == "refused")
+        assert refused["reason"] == GrammarInvalid.reason
 
 
 async def test_forms_and_choices_that_can_not_be_followed_are_refused(served: ServedHost):
