@@ -1,6 +1,7 @@
 """`antiphon export`, `import` and `delete` of whole conversations."""
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -24,12 +25,14 @@ from antiphon.cli.session import Session, load_from
 from antiphon.cli.verify import read_bundle
 from replica.conversation import Conversation, newest_place, removal_of
 from replica.errors import AntiphonError
-from replica.ids import ConversationId, Digest, EntryId, short
+from replica.ids import ConversationId, Digest, EntryId, PublicKey, short
 from replica.io import Blobs, Replica, forget_answered, import_entries, void_invitations
 from replica.log import Bundle, encode_bundle
 from replica.refusals import BlobMissing, ConversationUnknown
 
 _BLOB_NAME = re.compile("[0-9a-f]{64}")
+_NAMED = 4
+"""Keys that a line names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,10 +119,15 @@ async def delete(
     ] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
 ) -> int:
-    """Delete a conversation from this replica; with --hub, from the hub as well."""
+    """Delete a conversation from this replica; with --hub, from the hub as well.
+
+    Other members and model hosts keep their copies.
+    """
     async with session.replica(linked=hub) as replica:
         chosen = await session.choose(replica.store, conversation)
-        if not yes and not _asks_first(session, await replica.load(chosen), hub=hub):
+        held = await replica.load(chosen) if hub or not yes else None
+        keeping = _others(held, replica.public) if hub and held is not None else ()
+        if held is not None and not yes and not _asks_first(session, held, keeping, hub=hub):
             session.out.note("nothing was deleted")
             return 1
         # The hub first: if it refuses, the local copy is unchanged.
@@ -131,20 +139,40 @@ async def delete(
         await forget_answered(replica, chosen)
         await Blobs(session.settings.blobs_path).delete(chosen)
         await replica.delete(chosen)
-    record = {"conversation": chosen.hex(), "entries_at_hub": at_hub, "deleted": True}
     if session.out.as_json:
-        session.out.emit(record)
-    else:
-        where = "here and at the hub" if hub else "here"
-        session.out.show(f"{short(chosen)} deleted {where}")
+        session.out.emit(
+            {
+                "conversation": chosen.hex(), "entries_at_hub": at_hub, "deleted": True,
+                "kept_by": [key.hex() for key in keeping],
+            }
+        )  # fmt: skip
+        return 0
+    where = "here and at the hub" if hub else "here"
+    session.out.show(f"{short(chosen)} deleted {where}")
+    for line in _kept_lines(keeping):
+        session.out.note(line)
     return 0
 
 
-def _asks_first(session: Session, held: Conversation, *, hub: bool) -> bool:
+def _others(held: Conversation, own: PublicKey) -> tuple[PublicKey, ...]:
+    """Return the other members: a deletion at the hub erases nothing of theirs."""
+    return tuple(key for key in held.log.membership.roles if held.is_member(key) and key != own)
+
+
+def _kept_lines(keeping: Sequence[PublicKey]) -> list[str]:
+    named = ", ".join(map(short, keeping[:_NAMED])) + (", …" if len(keeping) > _NAMED else "")
+    members = counted(len(keeping), "member", "members")
+    return [f"copies stay with {members}, model hosts included: {named}"] if keeping else []
+
+
+def _asks_first(
+    session: Session, held: Conversation, keeping: Sequence[PublicKey], *, hub: bool
+) -> bool:
     where = "this replica and the hub, for good" if hub else "this replica"
+    size = counted(len(held.log), "entry", "entries")
     return is_confirmed(
         session.out,
-        [f"{short(held.id)}  {title_of(held)}  ({counted(len(held.log), 'entry', 'entries')})"],
+        [f"{short(held.id)}  {title_of(held)}  ({size})", *_kept_lines(keeping)],
         f"Delete it from {where}?",
         Unconfirmed("there is no terminal to ask whether to delete it"),
     )

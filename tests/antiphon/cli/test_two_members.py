@@ -186,3 +186,15 @@ def test_no_answer_is_awaited_of_a_conversation_that_the_hub_deleted(gate: Gate)
     ada.ok("delete", "--hub", "--yes")
     assert "answering" not in bob.run("status").stderr
     assert bob.record("status")["conversations"][0]["waiting"] == []
+
+
+def test_who_deletes_at_the_hub_is_told_who_keeps_a_copy(world: World, me: Terminal) -> None:
+    host = world.hub_config.host_keys[0]
+    me.ok("new")
+    assert f"copies stay with 1 member, model hosts included: {host[:12]}" in (
+        me.run("delete", "--hub", "--yes").stderr
+    )
+    me.ok("new")
+    assert me.record("delete", "--hub", "--yes")["kept_by"] == [host]
+    me.ok("new")
+    assert me.record("delete", "--yes")["kept_by"] == []  # only the folder's copy was meant
