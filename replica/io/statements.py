@@ -124,6 +124,9 @@ DELETE = (
 
 DELETE_RECORD = f"DELETE FROM meta WHERE key = '{RECORD}' || lower(hex(?))"  # noqa: S608  # a constant
 
+DELETE_NAMES = "DELETE FROM meta WHERE value = ?"
+"""Forget what names a conversation, as by its title."""
+
 DELETE_ENDING = f"DELETE FROM meta WHERE key = '{ENDING}' || lower(hex(?))"  # noqa: S608  # likewise
 
 ROWS_OF = """

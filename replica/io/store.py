@@ -216,7 +216,9 @@ class Store(Closing):
         try:
             if finishes and count > 1:
                 await steps.run()
-            values = (sql.DELETE_RECORD, sql.DELETE_ENDING)
+            # A hub names none, and has records that make this slow.
+            names = () if finishes else (sql.DELETE_NAMES,)
+            values = (sql.DELETE_RECORD, sql.DELETE_ENDING, *names)
             records = [Statement(text, [(conversation,)]) for text in values]
             try:
                 await self._commit.write([*statements, *records], truncate=True)

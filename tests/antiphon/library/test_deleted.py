@@ -88,3 +88,19 @@ async def test_a_sync_of_all_leaves_out_what_is_deleted_meanwhile(lab: Lab, is_f
         lab.stack.push_async_callback((await start(again)).stop)
         async with asyncio.timeout(30):
             assert await waiting
+
+
+async def test_a_deletion_leaves_no_name_in_the_folder(lab: Lab):
+    """The title stayed, as the name by which the folder found the conversation."""
+    async with lab.open() as me:
+        await me.conversation("confidential title")
+        kept = await me.conversation("kept")
+    async with another_process(lab) as other:
+        for stored in await other.store.conversations():
+            if stored.conversation != kept.id:
+                await other.delete(stored.conversation)
+    files = [path for path in (lab.folder / "me").rglob("*") if path.is_file()]
+    assert not [path for path in files if b"confidential" in path.read_bytes()]
+    async with lab.open() as me:
+        assert (await me.conversation("kept")).id == kept.id
+        assert await me.conversation("confidential title")
