@@ -37,8 +37,10 @@ from antiphon.cli.rows import (
     end_lines,
     is_side_leaf,
     line_of,
+    word_of,
     words_of,
     wrapped,
+    written_by,
 )
 from antiphon.cli.screen import not_taken_words
 from antiphon.cli.undone import is_undone
@@ -150,7 +152,8 @@ class ChatScreen:
         who = self._chat.names.of(entry.header.author)
         is_own = who == "you" and speaker == Speaker.USER
         if speaker != Speaker.USER:
-            who = "system" if speaker == Speaker.SYSTEM else "tool"
+            writer = written_by(speaker, entry, self._chat.names)
+            who = " ".join(filter(None, (word_of(Speaker, speaker), writer)))
         head = PROMPT if is_own else f"{who}: "
         style = "cyan" if is_own else "yellow" if speaker == Speaker.USER else "magenta"
         first, *rest = wrapped(words, self._width - 1 - len(head))

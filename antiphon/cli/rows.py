@@ -93,7 +93,9 @@ def _row_of(held: Conversation, entry: Entry, names: Names, *, is_verbose: bool)
     author = names.of(entry.header.author)
     match body:
         case Message(speaker, parts):
-            return Row(digits, _speaker(speaker, entry, names), words_of(parts), _void(held, entry))
+            who = author if speaker == Speaker.USER else word_of(Speaker, speaker)
+            notes = (written_by(speaker, entry, names), _void(held, entry))
+            return Row(digits, who, words_of(parts), " · ".join(filter(None, notes)))
         case Generation():
             note = generation_note(body, is_verbose=is_verbose)
             return Row(digits, "model", words_of(body.parts), note)
@@ -167,10 +169,13 @@ def _part_words(part: Part) -> str:
             return part.fallback_text or f"[opaque from {part.issuer}, {carried}]"
 
 
-def _speaker(speaker: int, entry: Entry, names: Names) -> str:
-    if speaker != Speaker.USER:
-        return word_of(Speaker, speaker)
-    return names.of(entry.header.author)
+def written_by(speaker: int, entry: Entry, names: Names) -> str:
+    """Return who wrote a message of the model, the system or a tool; "" for our own key and users.
+
+    Any writer may write one, and it would pass for an answer, or for the words of an owner.
+    """
+    is_spoken = speaker == Speaker.USER or entry.header.author == names.own
+    return "" if is_spoken else f"by {names.of(entry.header.author)}"
 
 
 def word_of(kind: type[IntEnum], number: int) -> str:
