@@ -1,6 +1,7 @@
 """`antiphon invite`, `invitations` and `join`: share a conversation by a code."""
 
 import asyncio
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Annotated
@@ -45,6 +46,8 @@ from replica.log import Role
 from replica.refusals import ArgumentInvalid, HubUnreachable, PeerIdentityChanged
 
 POLL_S = 0.5
+_PIPED_MAX = 16 * 1024
+"""Characters that are read of what is piped in; a code has a few hundred."""
 RoleOption = Annotated[
     str,
     typer.Option(
@@ -178,10 +181,10 @@ async def invitations(
 
 
 def _state(issued: Issued) -> str:
-    if issued.claimed_by is not None:
-        return "joined"
     if issued.is_revoked:
         return "revoked"
+    if issued.claimed_by is not None:
+        return "joined"
     return "open" if issued.is_open(now_ms()) else "expired"
 
 
@@ -221,9 +224,19 @@ def _errors_of_join(invitation: Invitation) -> Iterator[None]:
         raise InviteHubChanged(error.detail) from error
 
 
+def _piped_code() -> str:
+    """Read a code from a pipe, where a mail may have broken its lines, or a line of a terminal."""
+    return (sys.stdin.readline if sys.stdin.isatty() else sys.stdin.read)(_PIPED_MAX)
+
+
 async def join(
     session: Session,
-    code: Annotated[str, typer.Argument(metavar="CODE", help="The code of `antiphon invite`.")],
+    code: Annotated[
+        str,
+        typer.Argument(
+            metavar="CODE", help="The code of `antiphon invite`; - reads it from stdin."
+        ),
+    ],
     *,
     no_wait: Annotated[
         bool,
@@ -233,9 +246,10 @@ async def join(
     """Join a conversation with a code, and fetch it.
 
     Prints your key, which the inviter sees too. The command waits until the inviter's replica
-    answers. You can interrupt it, and run it again later.
+    answers. You can interrupt it, and run it again later. Other users of this machine can see
+    its arguments meanwhile: with - they do not see the code.
     """
-    invitation = read_code(code)
+    invitation = read_code(_piped_code() if code == "-" else code)
     public = session.public()
     async with session.replica(linked=False) as replica:
         with _errors_of_join(invitation):

@@ -245,6 +245,7 @@ class Issued:
     claimed_by: PublicKey | None = None
     """The key it was redeemed by; recorded durably before the grant is written."""
     is_revoked: bool = False
+    """Nobody is let in any more: whoever has redeemed it has its role already, or gets none."""
     granted: tuple[Grant, ...] = ()
     """The grants that this store wrote to the conversation since; recorded durably before."""
 
@@ -270,11 +271,12 @@ def judge_by_record(
     """
     if not issued.invitation.is_proof(newcomer, proof):
         return None
-    if issued.claimed_by is not None:
-        is_same = issued.claimed_by == newcomer
-        return JoinVerdict.GRANTED if is_same else JoinVerdict.USED
+    if issued.claimed_by not in (None, newcomer):
+        return JoinVerdict.USED
     if issued.is_revoked:
         return JoinVerdict.REVOKED
+    if issued.claimed_by is not None:
+        return JoinVerdict.GRANTED
     if now_ms >= issued.invitation.expire_time_ms:
         return JoinVerdict.EXPIRED
     return JoinVerdict.PENDING

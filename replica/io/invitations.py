@@ -138,12 +138,13 @@ async def revoke_invitation(
 async def void_invitations(replica: Replica, conversation: ConversationId) -> None:
     """Revoke all open invitations of a conversation that was deleted at the hub.
 
-    Their mailboxes stay, so that whoever tries a code is told.
+    Their mailboxes stay, so that whoever tries a code is told; also one whose grant was written
+    and not taken any more.
     """
     async with replica.processes.changing(ISSUED):
         now_ms = rpc.now_ms()
         for one in await issued_invitations(replica.store):
-            if one.invitation.conversation == conversation and one.is_waiting(now_ms):
+            if one.invitation.conversation == conversation and one.is_open(now_ms):
                 await update(replica.store, replace(one, is_revoked=True))
 
 

@@ -157,6 +157,17 @@ def test_a_code_is_void_once_its_conversation_is_deleted(me: Terminal, bob: Term
     assert bob.refused("join", code) == "INVITE_REVOKED"
 
 
+def test_a_code_is_read_from_a_pipe(me: Terminal, bob: Terminal) -> None:
+    """Whoever lists the processes of the machine sees an argument."""
+    me.ok("new")
+    code = code_of(me)
+    given = f"{code[:40]}\n  {code[40:]}\n"
+    assert bob.run("join", "-", "--no-wait", typed=given).exit_code == 1
+    assert "bob has joined" in me.run("status").stderr
+    assert "joined" in bob.run("join", "-", typed=given).output
+    assert bob.run("join", "-", typed="").exit_code == 1
+
+
 def test_an_inviter_does_not_use_up_its_own_code(me: Terminal, bob: Terminal) -> None:
     me.ok("new")
     code = code_of(me)

@@ -5,6 +5,7 @@ import sqlite3
 import sys
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -22,7 +23,8 @@ from replica.io import (
     require_link,
     revoke_invitation,
 )
-from replica.io.invitations import InvitationsExceeded, Joined, Redeeming, _claim
+from replica.io.invitations import InvitationsExceeded, Joined, Redeeming, _claim, void_invitations
+from replica.io.issued_invitations import update
 from replica.io.joining import await_grant, deposit
 from replica.io.replica import Replica
 from replica.log import Grant, Role
@@ -208,6 +210,18 @@ async def test_a_used_code_is_refused_where_the_conversation_is_no_longer_held(
         assert await redeemed(ada, bob, issued) == [JoinVerdict.GRANTED]
         await ada.delete(conversation)
         assert await redeemed(ada, eve, issued) == [JoinVerdict.USED]
+
+
+async def test_a_grant_that_the_hub_took_no_more_voids_its_code(place: Place) -> None:
+    """The newcomer waited until the code expired: it was recorded as the one who had joined."""
+    async with place.ada() as ada, place.opened(BOB, "bob") as bob:
+        conversation = await shared(ada)
+        issued = await invite(ada, conversation, "bob")
+        await update(ada.store, replace(issued, claimed_by=BOB.public))
+        await ada.calls().delete(conversation)
+        await void_invitations(ada, conversation)
+        await ada.delete(conversation)
+        assert await redeemed(ada, bob, issued) == [JoinVerdict.REVOKED]
 
 
 async def test_who_is_linked_after_the_first_look_answers_before_it_stops(
