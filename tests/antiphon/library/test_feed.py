@@ -35,6 +35,21 @@ async def test_a_feed_forgets_runs_that_have_ended_and_conversations_that_are_go
             assert trip.id not in feed._runs
 
 
+async def test_the_events_of_a_conversation_are_of_no_other(tmp_path: Path) -> None:
+    lab = Lab(tmp_path, "async")
+    async with lab.stack:
+        await lab.start_hub()
+        await lab.start_host()
+        async with lab.open() as me:
+            trip, other = await me.conversation("trip"), await me.conversation("other")
+            one, every = Feed(me._core, trip.id), Feed(me._core)
+            answer = await other.ask("One?")
+            await me._core.flush()
+            drafted = [event for event in every.collected() if isinstance(event, e.Draft)]
+            assert "".join(event.text for event in drafted) == answer.text
+            assert one.collected() == []
+
+
 async def test_an_unread_answer_displaces_no_word(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

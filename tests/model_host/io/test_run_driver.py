@@ -128,3 +128,19 @@ async def test_the_tokens_of_a_long_resumed_run_leave_turns_to_others(tmp_path) 
     await replay
     assert shown.total() == len(journaled)
     assert max(shown.values()) <= run_driver.REPLAYED_PER_TURN
+
+
+async def test_a_run_whose_last_token_is_journaled_is_not_computed(tmp_path) -> None:
+    """As after a crash between its last token and its entry."""
+    scene = Scene()
+    request = scene.ask(output_tokens_max=3)
+    planned = scene.plan(request)
+    run = run_of(planned, scene.host_writes(planned.seal, request))
+    head = JournalHead(request, run.seal_id, run.run, Digest(bytes(32)), Digest(bytes(32)))
+    shown: list[Draft] = []
+    runs = cast(RunTable, SimpleNamespace(sign=lambda frame: frame, show=shown.append))
+    engine = cast(EngineThread, None)
+    driver = RunDriver(engine, scene.held, run, Journals(tmp_path).create(head), runs)
+    await driver.finish([Choice(65)] * 3, owner=b"", domain=b"", namespace=b"")
+    assert run.finished is not None
+    assert [token_id for frame in shown for token_id in frame.token_ids] == [65] * 3

@@ -9,7 +9,8 @@ import pytest
 from structlog.testing import capture_logs
 
 from replica.errors import StoreError
-from replica.io import commit, schema
+from replica.io import commit, schema, small_rows
+from replica.io import statements as sql
 from replica.io.commit import GroupCommit
 from replica.io.store import Store
 from replica.io.transaction import JOINED_ROWS_MAX, Statement
@@ -151,6 +152,36 @@ async def test_what_was_deleted_leaves_the_wal_once_no_reader_is_in_the_way(
             await store.delete(entries[0].conversation)
             assert entries[-1].signature in wal.read_bytes()
         await until(lambda: not wal.stat().st_size)
+
+
+async def test_lazy_writes_are_durable_behind_the_close(path: Path) -> None:
+    async with await Store.open(path) as store:
+        row = small_rows.value_row("key", b"late")
+        store._commit.write_later("key", Statement(sql.PUT_META, [row]))
+        alone = asyncio.create_task(store.put_meta("other", b""))  # takes no lazy write along
+        await asyncio.sleep(0)
+        await store._commit.close()
+        await alone
+    async with await Store.open(path) as store:
+        assert await store.get_meta("key") == b"late"
+
+
+async def test_of_lazy_writes_the_newest_is_kept_though_an_older_one_failed(path: Path) -> None:
+    async with await Store.open(path) as store:
+        commit = store._commit
+
+        def put_later(value: bytes) -> None:
+            row = small_rows.value_row("key", value)
+            commit.write_later("key", Statement(sql.PUT_META, [row]))
+
+        async with full_disk(store):
+            put_later(b"older" * 20_000)
+            flushing = asyncio.create_task(commit.flush())
+            await until(commit._turn.locked)
+            put_later(b"newer")
+            await flushing
+        await commit.flush()
+        assert await store.get_meta("key") == b"newer"
 
 
 async def test_what_is_derived_is_refused_alone_where_it_does_not_fit(path: Path) -> None:

@@ -76,3 +76,12 @@ async def test_more_than_the_bound_ends_the_link(monkeypatch: pytest.MonkeyPatch
     assert len(outbox) == 0
     outbox.put(Frame.of(Credit(1), "to_hub"))
     assert len(outbox) == 0
+
+
+async def test_what_is_written_no_longer_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "OUTBOX_BYTES_MAX", 10_000)
+    outbox = LinkOutbox()
+    for _ in range(100):
+        outbox.put(Frame.of(Credit(1), "to_hub"))
+        assert len(outbox) == 1  # beyond the bound it would be dropped
+        assert await written(outbox, 1) == data(Credit(1))

@@ -8,6 +8,7 @@ import pytest
 
 from replica.conversation import Invitation
 from replica.ids import ConversationId
+from replica.io import begin
 from replica.io.pending_joins import forget_answered, pending_joins, record_join
 from replica.io.replica import Replica
 from replica.io.rpc import now_ms
@@ -79,3 +80,12 @@ async def test_a_damaged_row_counts_as_none_and_is_made_anew(tmp_path: Path) -> 
         assert await pending_joins(replica.store) == []
         await record_join(replica, invitation(2), is_pending=True)
         assert len(await pending_joins(replica.store)) == 1
+
+
+async def test_a_key_that_was_removed_since_waits_for_no_answer(bob: Replica) -> None:
+    begun = await bob.create(Genesis((BOB.public,)))
+    reader = replace(invitation(1), conversation=begun, role=Role.READER)
+    await record_join(bob, reader, is_pending=True)
+    await begin.remove(bob, begun, BOB.public, leave_ownerless=True)
+    await forget_answered(bob, begun)
+    assert await pending_joins(bob.store) == []

@@ -94,6 +94,28 @@ async def test_work_independent_of_a_refused_commit_is_performed(tmp_path: Path)
         assert (await here.store.load(other.conversation)).entries == [other]
 
 
+async def test_a_refused_commit_is_undone_before_anything_is_shown(tmp_path: Path) -> None:
+    """What is shown of it may name the refusal, and be decided by the state that is left."""
+    steps: list[str] = []
+    async with await Store.open(tmp_path / "log.db", bytes_max=SMALL) as store:
+        performer = Performer(store, lambda _error, _lost: steps.append("undone"))
+        performer.start()
+        with pytest.raises(StoreFull):
+            await performer.submit(tuple(too_much(1)), lambda _lost: steps.append("shown"))
+        await performer.stop()
+    assert steps == ["undone", "shown"]
+
+
+async def test_the_end_waits_for_the_work_that_is_queued(tmp_path: Path) -> None:
+    genesis = Writer(1).genesis()
+    async with world(tmp_path) as here:
+        written = here.submit("written", [genesis])
+    assert written.done()
+    assert here.shown == ["written"]
+    async with await Store.open(tmp_path / "log.db") as store:
+        assert (await store.load(genesis.conversation)).entries == [genesis]
+
+
 async def test_callers_that_wait_for_a_broken_performer_get_an_error(tmp_path: Path) -> None:
     async with world(tmp_path) as here:
         broken = here.performer.submit((), lambda _lost: {}.pop("bug"), set())  # a bug of ours

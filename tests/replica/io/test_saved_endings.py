@@ -41,7 +41,9 @@ async def test_a_refusal_is_found_by_the_next_process(tmp_path: Path) -> None:
 
 async def test_what_a_hub_takes_again_is_not_refused(tmp_path: Path) -> None:
     async with await Store.open(tmp_path / "log.db") as store:
-        (await noted(store)).forget(ID)
+        first = await noted(store)
+        first.forget(ID)
+        assert first.of(ID) is None
         other = endings(store, OTHER)
         await other.load(ID)
         other.discard(ID)  # it says nothing of the first one

@@ -53,6 +53,12 @@ def test_a_second_loss_adds_to_what_is_not_back_of_the_first() -> None:
     assert second.written_ms == LATER_MS
 
 
+def test_of_two_losses_the_store_was_written_last_before_either() -> None:
+    first = Unfetched(lost=1, written_ms=LATER_MS).at(times(3))
+    second = Unfetched(lost=1, written_ms=WRITTEN_MS).with_earlier(first, times(3))
+    assert second.written_ms == LATER_MS
+
+
 def test_a_note_of_an_earlier_version_states_no_number() -> None:
     assert decode(b"1") == Unfetched()
     assert decode(b"") is decode(None) is None

@@ -14,12 +14,14 @@ from replica.io.store import Store
 from replica.link import Frame
 from replica.link.messages import Credit, Entries, Hello, Ids, Open, Opened
 from replica.link.steps import STEP_HEADS
+from replica.refusals import StoreFull
 from syncd.hub import Hub
 from syncd.io.driver import HubDriver
 from syncd.io.pacer import Pacer
 from syncd.listing import list_of
 from syncd.policy import Policy
 from tests.support.callers import PATIENCE_S, until
+from tests.support.files import full_disk
 from tests.support.writers import Writer, said
 
 ADA = Writer(1)
@@ -112,6 +114,17 @@ async def test_what_is_not_among_many_ids_is_looked_for_in_steps(driver: HubDriv
     pacer.steps = 0
     await driver.receive(link_id, Credit(2**40), 0)  # goes on with the answer
     assert pacer.steps > 0
+
+
+async def test_a_repeated_entry_fails_with_the_commit_that_brings_it(driver: HubDriver):
+    """It is in the log already, and on no disk yet."""
+    entry = Writer(1, epoch=20).write(IDS[0], said("x" * 100_000), parents=[GENESES[0]])
+    message = Entries(IDS[0], (entry,))
+    async with full_disk(driver.store):
+        pushes = (driver.push(ADA.public, message, dict) for _ in range(2))
+        refused = await asyncio.gather(*pushes, return_exceptions=True)
+    assert [type(one) for one in refused] == [StoreFull] * 2
+    assert await driver.push(ADA.public, message, dict) == {entry.id: None}
 
 
 async def test_memory_is_bounded_again_after_each_frame(driver: HubDriver):

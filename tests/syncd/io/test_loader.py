@@ -83,6 +83,27 @@ async def test_a_load_waits_for_the_entries_of_no_other_conversation(driven: Dri
     assert await pushed == {entry.id: None}
 
 
+async def test_a_load_waits_for_the_entries_of_its_conversation(driven: Driven):
+    performer = driven.driver.performer
+    async with write_locked(driven.driver.store):
+        pushed = asyncio.create_task(driven.push())
+        await until(lambda: performer.writing == {driven.id})
+        driven.take_off()
+        loading = asyncio.create_task(driven.ensure_loaded())
+        await asyncio.sleep(0)
+    await loading
+    assert (await pushed).id in driven.driver.hub.shelf[driven.id].log.entries
+
+
+async def test_a_conversation_is_kept_for_all_who_asked_for_it(driven: Driven):
+    loader = driven.driver._loader
+    with loader.kept(driven.id):
+        with loader.kept(driven.id):
+            assert driven.id in loader.asked
+        assert driven.id in loader.asked
+    assert driven.id not in loader.asked
+
+
 async def test_two_loads_at_once_give_one_conversation(driven: Driven):
     driven.take_off()
     driven.held_up = {1}

@@ -1,10 +1,15 @@
 """The queue of one stream is counted in the bytes that will be written."""
 
+import asyncio
+
+import pytest
+
 from replica import limits
 from replica.ids import ConversationId, EntryId, Lane, Position, PublicKey
 from replica.limits import OUTBOX_MESSAGES_MAX
 from replica.link.frame import Frame
-from replica.link.messages import Ack, Pong
+from replica.link.messages import Ack, Close, Fault, Pong
+from replica.refusals import RateLimited, SlowReader
 from syncd.hint import Hint, OwnHead
 from syncd.io.outbox import Item, Outbox
 
@@ -12,11 +17,16 @@ CONVERSATION = ConversationId(bytes(32))
 
 
 class Stream:
-    """An outbox, and the number of calls of `on_stall`."""
+    """An outbox, and the number of calls of `on_stall`; it notes what it writes."""
 
     def __init__(self) -> None:
         self.stalls = 0
-        self.outbox = Outbox(self._on_stall)
+        self.sizes: list[int] = []
+        self.outbox = Outbox(self._on_stall, self.sizes.append)
+        self.written: list[bytes] = []
+        self.has_written = asyncio.Event()
+        self.may_write = asyncio.Event()
+        self.may_write.set()
 
     def _on_stall(self) -> None:
         self.stalls += 1
@@ -24,6 +34,23 @@ class Stream:
     def put(self, item: Item, times: int) -> None:
         for _ in range(times):
             self.outbox.put(item)
+
+    async def write(self, data: bytes) -> None:
+        self.written.append(data)
+        self.has_written.set()
+        await self.may_write.wait()
+
+    async def write_all(self) -> None:
+        await self.outbox.write_all(self, lambda item: item.data)  # type: ignore[arg-type, union-attr]
+
+
+async def after_a_write(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
+    """Let time pass for the event loop until what was due in it has been done."""
+    loop, passed = asyncio.get_running_loop(), asyncio.Event()
+    loop.call_later(seconds, passed.set)
+    now = loop.time
+    monkeypatch.setattr(loop, "time", lambda: now() + seconds)
+    await passed.wait()
 
 
 async def test_a_frame_counts_with_its_bytes() -> None:
@@ -67,3 +94,57 @@ async def test_a_stalled_outbox_accepts_nothing_more() -> None:
     stream = Stream()
     stream.put(Frame.of(Pong(1), "to_client"), 2 * OUTBOX_MESSAGES_MAX)
     assert stream.stalls == 1
+
+
+async def test_a_stream_that_has_nothing_to_write_is_not_stalled(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    stream, frame = Stream(), Frame.of(Pong(1), "to_client")
+    writing = asyncio.create_task(stream.write_all())
+    stream.put(frame, 1)
+    await stream.has_written.wait()
+    await asyncio.sleep(0)  # the write ends
+    await after_a_write(monkeypatch, limits.WRITE_TIMEOUT_S + 1)
+    assert stream.stalls == 0
+    stream.put(frame, 1)
+    stream.outbox.put(None)
+    await writing
+    assert stream.written == [frame.data] * 2
+
+
+async def test_a_write_that_takes_too_long_stalls_the_stream(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    stream = Stream()
+    stream.may_write.clear()
+    writing = asyncio.create_task(stream.write_all())
+    stream.put(Frame.of(Pong(1), "to_client"), 2)
+    await stream.has_written.wait()
+    await after_a_write(monkeypatch, limits.WRITE_TIMEOUT_S + 1)
+    assert stream.stalls == 1
+    stream.may_write.set()
+    with pytest.raises(SlowReader):
+        await writing
+    assert len(stream.written) == 1
+
+
+async def test_a_dropped_stream_ends_with_its_error_in_place_of_what_is_queued() -> None:
+    stream = Stream()
+    stream.put(Frame.of(Pong(1), "to_client"), 2)
+    stream.outbox.drop(RateLimited())
+    await stream.write_all()
+    (frame,) = stream.written
+    assert frame == Frame.of(Close(None, Fault.of(RateLimited())), "to_client").data
+    assert stream.stalls == 1
+
+
+async def test_an_empty_queue_is_always_reported() -> None:
+    """The memory of a stream that waits counts as none, however little was written last."""
+    stream = Stream()
+    ids = tuple(EntryId(n.to_bytes(32, "big")) for n in range(40))
+    long, short = Frame.of(Ack(CONVERSATION, ids), "to_client"), Frame.of(Pong(1), "to_client")
+    stream.put(long, 1)
+    stream.put(short, 1)
+    stream.outbox.put(None)
+    await stream.write_all()
+    assert stream.sizes == [len(long.data), len(short.data), 0]

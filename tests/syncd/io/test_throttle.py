@@ -2,18 +2,19 @@
 
 import pytest
 
-from replica.ids import ConversationId
-from replica.limits import BURST_UNITS
-from replica.link.messages import Entries
+from replica.ids import ConversationId, EntryId
+from replica.limits import BURST_UNITS, WAIT_S_MAX
+from replica.link.frame import Frame
+from replica.link.messages import Ack, Entries
 from replica.log.body import Message, Speaker, Text, ToolResult
 from replica.log.entry import Entry
-from replica.refusals import RateLimited
+from replica.refusals import NotAllowed, RateLimited
 from syncd.budget import STRANGERS, Budget
 from syncd.fan_out import HubEffects
 from syncd.io import throttle as module
 from syncd.io.throttle import CALL_BYTES, Throttle
 from syncd.shares import Payer
-from tests.support.scene import Scene
+from tests.support.scene import Scene, index
 from tests.support.writers import Writer, said
 
 
@@ -52,6 +53,39 @@ def test_a_call_that_names_no_conversation_is_paid_for_by_strangers_or_a_creator
     with pytest.raises(RateLimited):
         throttle.call(Writer(8).public)
     throttle.call(scene.writer.public)
+
+
+def test_calls_that_name_no_conversation_are_charged(scene: Scene) -> None:
+    throttle, stranger = Throttle(scene.hub, Budget()), Writer(9).public
+    calls = 0
+    with pytest.raises(RateLimited):
+        while calls < 2 * 400 * BURST_UNITS // CALL_BYTES:
+            throttle.call(stranger)
+            calls += 1
+    assert calls > 1
+
+
+def test_the_reserve_for_revocations_is_used_up(scene: Scene) -> None:
+    throttle, grant = Throttle(scene.hub, Budget()), scene.grant(Writer(2).public)
+    message = Entries(scene.id, (grant,))
+    throttle.charge(scene.writer.public, scene.id, message, sent_bytes=500 * BURST_UNITS)
+    with pytest.raises(RateLimited):
+        throttle.check(scene.writer.public, scene.id, message)
+
+
+async def test_a_frame_waits_for_a_bounded_time(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waited: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        waited.append(seconds)
+
+    monkeypatch.setattr("syncd.io.throttle.asyncio.sleep", sleep)
+    throttle = Throttle(scene.hub, Budget())
+    throttle.charge(scene.writer.public, scene.id, sent_bytes=100 * 400 * BURST_UNITS)
+    await throttle.wait(scene.writer.public, scene.id, Entries(scene.id, tuple(scene.chain(1))))
+    assert waited == [WAIT_S_MAX]
 
 
 async def test_a_frame_of_the_heaviest_key_waits(
@@ -118,6 +152,46 @@ def test_a_key_is_a_stranger_until_its_first_work_as_a_member(scene: Scene) -> N
     assert throttle.payer_of(member).key == member
     throttle.charge(Writer(9).public, scene.id, sent_bytes=CALL_BYTES)
     assert throttle.payer_of(Writer(9).public) is STRANGERS
+
+
+def test_a_member_pays_in_the_pool_of_the_creator(scene: Scene) -> None:
+    throttle, member = Throttle(scene.hub, Budget()), Writer(2)
+    scene.give(scene.grant(member.public))
+    throttle.note_established()
+    throttle.charge(member.public, scene.id, sent_bytes=CALL_BYTES)
+    assert throttle.payer_of(member.public) == Payer(scene.writer.public, member.public)
+
+
+def test_a_member_pays_also_while_its_conversation_is_not_in_memory(scene: Scene) -> None:
+    throttle, other = Throttle(scene.hub, Budget()), Writer(3)
+    genesis = other.genesis()
+    index(scene.hub, genesis.conversation, [genesis])
+    throttle.charge(other.public, genesis.conversation, sent_bytes=CALL_BYTES)
+    assert throttle.payer_of(other.public).key == other.public
+
+
+def test_a_message_that_is_refused_is_charged_all_the_same(scene: Scene) -> None:
+    throttle, message = Throttle(scene.hub, Budget()), Entries(scene.id, tuple(scene.chain(1)))
+
+    def refuse() -> HubEffects:
+        raise NotAllowed
+
+    with pytest.raises(NotAllowed):
+        throttle.charged(scene.writer.public, scene.id, message, refuse)
+    assert throttle.payer_of(scene.writer.public).key == scene.writer.public
+
+
+def test_a_key_pays_for_what_is_sent_on_its_own_link_alone(scene: Scene) -> None:
+    scene.join(other := Writer(2))
+    own, others = sorted(scene.hub.links)
+    throttle, long = Throttle(scene.hub, Budget()), (EntryId(bytes(32)),) * 20_000
+    sent = HubEffects(send=((others, Frame.of(Ack(scene.id, long), "to_client")),))
+    throttle.charge_answer(own, scene.writer.public, sent)
+    assert throttle.payer_of(scene.writer.public) is STRANGERS
+    assert throttle.answered == {}
+    throttle.charge_answer(others, other.public, sent)
+    assert throttle.payer_of(other.public).key == other.public
+    assert throttle.answered == {others: scene.id}
 
 
 def test_payers_beyond_a_bound_are_strangers_again(

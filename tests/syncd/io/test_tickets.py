@@ -18,7 +18,9 @@ from replica.limits import TICKET_LIFETIME_S
 from replica.link.auth import Authenticator
 from replica.link.events import Event, LinkClosed, SyncState
 from replica.link.messages import Close, Hello, Ping, Pong, Welcome
+from syncd.io import driver as driver_module
 from tests.support.callers import Caller, RawLink, ServedHub, refused, serve_hub, until
+from tests.support.hub_views import next_of
 
 HELLO = Hello((1,))
 TICKETS = 4
@@ -68,6 +70,17 @@ async def greeted(caller: Caller) -> RawLink:
     await link.send(HELLO)
     assert isinstance(await link.read(), Welcome)
     return link
+
+
+async def test_a_hub_looks_at_the_lifetimes_by_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "TICKET_LIFETIME_S", 0.0)
+    monkeypatch.setattr(driver_module, "TICK_S", 0.001)
+    async with serve_hub(tmp_path) as served:
+        close = await next_of(served.owner.link(), Close)
+    assert close.fault is not None
+    assert close.fault.reason == "TICKET_INVALID"
 
 
 async def test_a_link_whose_key_is_not_proved_again_ends(served: ServedHub):
