@@ -5,7 +5,7 @@ from pathlib import Path
 
 from antiphon.cli.joins import join_lines, join_record, still_pending
 from replica.ids import short
-from replica.io import PendingJoin
+from replica.io import PendingJoin, saved_hub
 from replica.limits import INVITATION_LIFETIME_S
 from replica.log.body import Revocation, Role
 from tests.antiphon.cli.conftest import Terminal, World
@@ -163,3 +163,15 @@ def test_a_folder_that_joined_stays_at_its_hub(world: World, me: Terminal) -> No
         assert shared in conversations_at(world)
     finally:
         other.stop_hub()
+
+
+def test_the_hub_of_the_code_is_the_default_from_then_on(world: World, me: Terminal) -> None:
+    me.ok("new")
+    at = world.address.replace("127.0.0.1", "localhost")
+    codes = code_of(me, "bob", "--at", at), code_of(me, "eve")
+    folders = [world.replica(name) for name in ("bob", "eve")]
+    for one, code in zip(folders, codes, strict=True):
+        leaves_a_proof(one, code)
+        me.ok("status")
+        one.ok("join", code)
+    assert [saved_hub(one.data_dir) for one in folders] == [at, world.address]

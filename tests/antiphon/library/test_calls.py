@@ -9,8 +9,10 @@ import pytest
 import antiphon
 from model_host.errors import HostError
 from replica.io import keys
+from replica.io.store import Store
 from replica.log.body import ToolCall
 from replica.log.entry import public_key
+from replica.log.kinds import Kind
 from replica.refusals import ArgumentInvalid, NotAllowed
 from tests.antiphon.library.conftest import Lab
 from tests.support.files import write_locked
@@ -95,6 +97,16 @@ async def test_an_answer_is_returned_once_it_is_durable_here(tmp_path: Path):
             early, _ = await asyncio.wait({again}, timeout=0.3)
             assert not early
         assert (await again).text == "You said: Where to?"
+
+
+async def test_tools_that_a_branch_offers_are_not_offered_again(lab: Lab, booking: Booking):
+    async with lab.open() as me:
+        trip = await me.conversation("trip")
+        for _ in range(2):
+            await trip.ask("Book two nights.", tools=[booking.tool])
+    async with await Store.open(lab.folder / "me" / "log" / "log.db") as store:
+        entries = (await store.load(trip.id)).entries
+    assert [entry.header.kind for entry in entries].count(Kind.TOOLS) == 1
 
 
 async def test_the_same_key_answers_from_the_log(lab: Lab, booking: Booking):

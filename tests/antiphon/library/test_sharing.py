@@ -197,6 +197,15 @@ async def test_a_program_takes_back_the_codes_that_nobody_has_used(talking: Lab)
             await mine.uninvite(None)
 
 
+async def test_a_code_for_the_same_name_elsewhere_stays(lab: Lab):
+    async with lab.open() as me:
+        trip, other = await me.conversation("trip"), await me.conversation("other")
+        for one in (trip, other):
+            await one.invite("bob")
+        assert await trip.uninvite("bob") == 1
+        assert await other.uninvite("bob") == 1
+
+
 async def test_codes_are_taken_back_without_a_hub(lab: Lab):
     async with shared(lab) as (mine, _code):
         assert lab.hub is not None

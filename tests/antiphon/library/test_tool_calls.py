@@ -12,7 +12,7 @@ import pytest
 
 import antiphon
 from antiphon.library.io import in_thread
-from antiphon.library.io.tool_calls import call_tool
+from antiphon.library.io.tool_calls import call_tool, is_performed_here
 from antiphon.library.tools import Tool, text_of_result, tool
 from replica.conversation import Asked, OpenCall
 from replica.ids import EntryId, PublicKey
@@ -133,6 +133,24 @@ async def test_an_end_that_a_tool_raises_is_told(ended: BaseException):
         text, is_error = await called(tool(one))
         assert is_error
         assert text.startswith(f"RuntimeError: {type(ended).__name__}")
+
+
+async def test_what_a_tool_leaves_behind_is_no_part_of_it():
+    goes_on, seen, left = asyncio.Event(), list[bool](), list[asyncio.Task[None]]()
+
+    async def later() -> None:
+        seen.append(is_performed_here(ENTRY))
+        await goes_on.wait()
+        seen.append(is_performed_here(ENTRY))
+
+    async def act() -> None:
+        left.append(asyncio.create_task(later()))
+        await asyncio.sleep(0)
+
+    await called(tool(act))
+    goes_on.set()
+    await left[0]
+    assert seen == [True, False]
 
 
 async def test_the_end_of_the_run_ends_its_tool():

@@ -4,6 +4,7 @@ from model_host.batching.counters import BatchCounters
 from model_host.batching.job import Ended, Events, Found, Job
 from model_host.batching.open_jobs import OpenJobs
 from model_host.batching.restorer import Restorer
+from model_host.errors import CacheBusy
 from replica.errors import HostError
 from replica.log.body import FinishReason
 from tests.model_host.batching.test_batcher import A, B, Scene, text
@@ -79,6 +80,23 @@ def test_a_job_waits_until_another_one_ends():
     first.run.end(FinishReason.STOP, "")
     table.jobs.end(first, table.events)
     assert table.open() == [second]
+
+
+def test_a_job_that_no_end_of_another_makes_room_for_fails():
+    table = Table(slabs=8)
+    first = table.add(900, seed=1)
+    assert table.open() == [first]
+    table.scene.pool.advance(first.sequence, first.ids[:900])
+    first.run.end(FinishReason.STOP, "")
+    table.jobs.end(first, table.events)
+    assert table.scene.pool.cached.pin(first.ids, first.conversation, until=1e9)
+    late = table.add(3_300, seed=2)
+    assert table.open() == []
+    assert table.jobs.is_empty
+    job, event = table.events[-1]
+    assert job is late
+    assert isinstance(event, Ended)
+    assert isinstance(event.error, CacheBusy)
 
 
 def test_rows_that_others_would_give_up_pages_for_are_reserved_only_if_they_must_be():

@@ -261,6 +261,13 @@ def test_an_answer_cut_off_in_a_call_can_be_continued():
     assert (body.parts, body.finish_reason) == ((Text("Wait. "),), FinishReason.LENGTH)
 
 
+def test_an_answer_cut_off_behind_a_whole_call_does_not_end_with_it():
+    run = calling_run(CALL + b" And more", output_tokens_max=len(CALL) + 4)
+    body = run.generation(Usage(), ANY, profile=PROFILE, numerics_class=ANY)
+    assert isinstance(body.parts[0], ToolCall)
+    assert body.finish_reason == FinishReason.LENGTH
+
+
 class ByteWords:
     """The byte tokenizer as grammars see it."""
 

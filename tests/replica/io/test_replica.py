@@ -11,8 +11,9 @@ from replica.io.replica import Replica
 from replica.io.store import Store
 from replica.link.events import EntriesAdmitted, Event
 from replica.log.body import Genesis
+from replica.refusals import StoreFull
 from tests.support.callers import until
-from tests.support.files import write_locked
+from tests.support.files import full_disk, write_locked
 from tests.support.writers import Writer, said
 
 ADA = Writer(1)
@@ -31,6 +32,18 @@ async def test_a_listener_that_stops_takes_no_event_from_another(replica: Replic
     begun = await replica.create(Genesis((ADA.public,)))
     assert isinstance(events[0], EntriesAdmitted)
     assert events[0].conversation == begun
+
+
+async def test_no_listener_hears_of_entries_that_the_disk_refuses(replica: Replica) -> None:
+    begun = await replica.create(Genesis((ADA.public,)))
+    assert isinstance(replica.store, Store)
+    events: list[Event] = []
+    replica.listen(events.append)
+    async with full_disk(replica.store):
+        with pytest.raises(StoreFull):
+            await replica.append(begun, said("x" * 100_000), parents=(EntryId(begun),))
+    assert events
+    assert not any(isinstance(event, EntriesAdmitted) for event in events)
 
 
 async def test_what_is_still_to_be_written_is_deleted_too(replica: Replica) -> None:

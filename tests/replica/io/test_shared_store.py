@@ -21,7 +21,7 @@ import pytest
 
 from replica.conversation import CallStarted, Chain, LaneMoved, Loaded, NewEntry, newest_place
 from replica.ids import SALT_BYTES, ConversationId, EntryId, Track
-from replica.io import local_socket
+from replica.io import high_water, local_socket
 from replica.io.local_frames import WriteUnconfirmed
 from replica.io.replica import Replica
 from replica.io.shared_store import SharedStore
@@ -29,7 +29,7 @@ from replica.io.store import Store
 from replica.log import Entry
 from replica.log.body import Genesis, Message, Speaker, ToolStarted
 from replica.refusals import StoreFull, StoreLocked, StoreVersionUnknown
-from tests.support.writers import Writer, said
+from tests.support.writers import Writer, log, said
 
 KEY = Writer(1).key
 
@@ -105,6 +105,17 @@ async def test_what_one_deletes_the_others_forget(tmp_path: Path) -> None:
         await first.delete(other)
         await second.processes.barrier()
         assert not second.shelf
+
+
+async def test_an_entry_that_two_processes_received_counts_once(tmp_path: Path) -> None:
+    """The mark would be ahead of the store otherwise, and a repair would state a loss."""
+    entries = log(3)
+    async with await SharedStore.open(tmp_path / "s", Writer(1).public, None) as shared:
+        for _ in range(2):
+            await shared.append(entries)
+    mark = high_water.read(tmp_path / "s")
+    assert mark is not None
+    assert mark.stored == len(entries)
 
 
 async def test_a_process_that_ends_hands_over(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from replica.ids import Digest, PublicKey
 from replica.io.blobs import Blobs
 from replica.io.store import Store
 from replica.link import Frame
-from replica.link.messages import Credit, Entries, Hello, Ids, Open, Opened
+from replica.link.messages import Close, Credit, Entries, Hello, Ids, Open, Opened
 from replica.link.steps import STEP_HEADS
 from replica.refusals import StoreFull
 from syncd.hub import Hub
@@ -125,6 +125,26 @@ async def test_a_repeated_entry_fails_with_the_commit_that_brings_it(driver: Hub
         refused = await asyncio.gather(*pushes, return_exceptions=True)
     assert [type(one) for one in refused] == [StoreFull] * 2
     assert await driver.push(ADA.public, message, dict) == {entry.id: None}
+
+
+async def test_nothing_is_told_of_entries_that_the_disk_refuses(driver: HubDriver):
+    entry = Writer(1, epoch=21).write(IDS[0], said("x" * 100_000), parents=[GENESES[0]])
+    told: dict[bool, list[object]] = {False: [], True: []}
+    for watches, items in told.items():
+        link_id = driver.connect(ADA.public, items.append, watches=watches)
+        await driver.receive(link_id, Hello((1,)), 0)
+        await driver.receive(link_id, Open(IDS[0], Digest(bytes(32)), (GENESES[0].position,)), 0)
+    writer = driver.connect(ADA.public, told[False].append)
+    await driver.receive(writer, Hello((1,)), 0)
+    async with full_disk(driver.store):
+        for items in told.values():
+            items.clear()
+        await driver.receive(writer, Entries(IDS[0], (entry,)), 0)
+        with pytest.raises(StoreFull):
+            await driver.performer.flush()
+    items = [*told[False], *told[True]]
+    kinds = {type(item.message if isinstance(item, Frame) else item) for item in items}
+    assert kinds == {Close}
 
 
 async def test_memory_is_bounded_again_after_each_frame(driver: HubDriver):

@@ -98,3 +98,7 @@ async def test_nothing_is_lost_by_an_expired_ticket(
     await served.say("good morning")
     assert await stored(served) == served.entries
     assert served.owner.calls._ticket != expired
+    served.owner.calls._ticket = expired
+    (fetched,) = await served.owner.calls.fetch(served.id, [served.entries[-1].id])
+    assert fetched == served.entries[-1]
+    assert served.owner.calls._ticket != expired

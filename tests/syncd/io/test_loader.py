@@ -117,6 +117,19 @@ async def test_two_loads_at_once_give_one_conversation(driven: Driven):
     assert driven.reads == 1
 
 
+async def test_a_caller_that_is_cancelled_leaves_the_load_to_others(driven: Driven):
+    driven.take_off()
+    driven.held_up = {0}
+    loads = [asyncio.create_task(driven.ensure_loaded()) for _ in range(2)]
+    await until(lambda: driven.reads == 1)
+    loads[0].cancel()
+    await asyncio.wait(loads[:1])
+    driven.may_return.set()
+    await loads[1]
+    assert driven.id in driven.driver.hub.shelf
+    assert driven.reads == 1
+
+
 async def test_a_slow_load_never_brings_back_older_contents(driven: Driven):
     driven.take_off()
     driven.held_up = {1}
