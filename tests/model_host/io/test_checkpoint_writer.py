@@ -1,6 +1,7 @@
 """Checkpoints are written beside the computation: nothing waits for the disk."""
 
 import asyncio
+import sys
 import threading
 from collections.abc import AsyncIterator, Sequence
 
@@ -10,9 +11,11 @@ from structlog.testing import capture_logs
 from model_host.batching import Event, Found, Job
 from model_host.errors import CheckpointDiskFull
 from model_host.io import checkpoint_writer, engine_thread
+from model_host.io.checkpoint_writer import CheckpointWriter, Saving
 from model_host.io.engine_thread import EngineThread
 from model_host.kv.checkpoint import Manifest
 from model_host.kv.page_store import PageSource
+from replica.errors import HostError
 from tests.model_host.batching.test_batcher import NAMESPACE, Scene, is_right, text
 from tests.model_host.kv.naive_pages import NaivePages
 
@@ -90,6 +93,36 @@ async def test_a_run_is_computed_while_the_disk_stands_still(saved: Saved):
     saved.pages.goes_on.set()
     assert await saved.written(first) == [304]
     assert saved.thread.counts.writes.written == 1
+
+
+class Unanswered:
+    """A writer whose calls to the engine's thread nobody performs."""
+
+    def __init__(self) -> None:
+        self.asked = threading.Event()
+        self.writer = CheckpointWriter(Scene().pool, SlowPages(), lambda _call: self.asked.set())
+        self.writer.start()
+
+    def has_ended(self) -> bool:
+        self.writer._thread.join(WAIT_S)
+        return not self.writer.is_running
+
+
+def test_a_writer_that_waits_for_the_engine_s_thread_ends_with_it():
+    made = Unanswered()
+    made.writer.save(Saving(b"c" * 32, NAMESPACE, b"s" * 32, b"", text(300, 1)))
+    assert made.asked.wait(WAIT_S)
+    made.writer.abandon()
+    assert made.has_ended()
+    assert made.writer.counters.dropped == 1
+
+
+def test_a_writer_that_a_bug_has_ended_takes_no_call():
+    made = Unanswered()
+    made.writer.call(lambda: sys.exit("a bug"))
+    assert made.has_ended()
+    with pytest.raises(HostError):
+        made.writer.call(list)
 
 
 async def test_a_checkpoint_is_copied_one_group_between_two_steps(saved: Saved):

@@ -147,6 +147,15 @@ def test_a_request_that_nothing_answers_keeps_its_room_for_a_while_only() -> Non
     assert scene.next() == Turn((conversation(1),), (conversation(0),))
 
 
+def test_those_that_are_closed_while_they_open_make_room_for_others() -> None:
+    scene = scene_of(items(range(OPENING_MAX)), idle_s=100.0)
+    assert len(scene.next().open) == OPENING_MAX
+    scene.now = 100.0
+    assert len(scene.next().close) == OPENING_MAX
+    scene.selection.add(items([OPENING_MAX]))
+    assert scene.opened() == [OPENING_MAX]
+
+
 def test_an_idle_conversation_is_closed_until_it_is_asked_for() -> None:
     scene = scene_of(items([0, 1, 2]), idle_s=100.0)
     scene.opened()

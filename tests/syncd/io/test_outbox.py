@@ -11,7 +11,7 @@ from replica.link.frame import Frame
 from replica.link.messages import Ack, Close, Fault, Pong
 from replica.refusals import RateLimited, SlowReader
 from syncd.hint import Hint, OwnHead
-from syncd.io.outbox import Item, Outbox
+from syncd.io.outbox import LOW_WATER_BYTES, Item, Outbox
 
 CONVERSATION = ConversationId(bytes(32))
 
@@ -136,6 +136,21 @@ async def test_a_dropped_stream_ends_with_its_error_in_place_of_what_is_queued()
     (frame,) = stream.written
     assert frame == Frame.of(Close(None, Fault.of(RateLimited())), "to_client").data
     assert stream.stalls == 1
+
+
+async def test_nothing_is_read_while_much_is_queued() -> None:
+    stream = Stream()
+    ids = tuple(EntryId(n.to_bytes(32, "big")) for n in range(limits.IDS_PER_FRAME))
+    frame = Frame.of(Ack(CONVERSATION, ids), "to_client")
+    stream.put(frame, LOW_WATER_BYTES // len(frame.data))
+    await stream.outbox.drained()
+    stream.put(frame, 1)
+    reading = asyncio.create_task(stream.outbox.drained())
+    await asyncio.sleep(0)
+    assert not reading.done()
+    stream.outbox.put(None)
+    await stream.write_all()
+    await reading
 
 
 async def test_an_empty_queue_is_always_reported() -> None:
