@@ -117,6 +117,14 @@ def test_each_token_moves_the_draw_by_one_index() -> None:
     assert words == [draw_word(4, index) for index in (5, 6, 7)]
 
 
+def test_the_token_of_number_zero_is_counted_like_any_other() -> None:
+    """Slots that no token has yet have its number."""
+    sampling, logits = Sampling(**PENALTIES), np.ones(3, np.float32)
+    grown, counted = state_of(sampling, [1]), state_of(sampling, [1, 0])
+    grown.add(0)
+    assert grown.scores(logits).tolist() == counted.scores(logits).tolist()
+
+
 @pytest.mark.parametrize("width", [0, 1, 5, 64, 1000])
 def test_counts_that_grow_token_by_token_equal_a_count_of_the_window(width: int) -> None:
     rng = np.random.default_rng(width)
