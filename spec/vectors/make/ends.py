@@ -127,6 +127,28 @@ def _no_answer() -> dict[str, object]:
     ) | {"requirements": ["ORD-11"]}
 
 
+def _late_answer() -> dict[str, object]:
+    s = History()
+    s.ask("ask", ADA, "genesis")
+    s.seal("seal", "ask", ["ask"])
+    s.cancel("cancel", ADA, "ask")
+    s.ask("fork", BEA, "cancel", basis="seal", conflict=FORK)
+    s.seal("seal-fork", "fork", ["fork"], prev_seal="seal")
+    s.answer("answer", "seal")
+    s.answer("answer-fork", "seal-fork")
+    s.ask("queued", BOB, "ask", host=IDA, basis="seal")
+    assert s.sorted("answer", "seal-fork") == ["seal-fork", "answer"]
+    return s.vector(
+        "end-beside-late-answer",
+        "the answer of `seal` came after the seal of the fork: that leaves it out all the same, and"
+        " `queued` goes on behind the answer",
+        tips=["seal-fork"],
+        answers={},
+        sealable={"queued": next_seal("seal", ["answer", "queued"])},
+        tails=[tail("seal-fork", [], ["answer-fork"])],
+    ) | {"requirements": ["ORD-11"]}
+
+
 def _other_request() -> dict[str, object]:
     s = _left()
     s.ask("fork", BOB, "answer", basis="seal", conflict=FORK)
@@ -236,5 +258,5 @@ def _late_at_the_root() -> dict[str, object]:
 
 CASES = (
     _cut_request, _void_fork, _sealed_at_the_root, _listing_child, _void_answer, _no_answer,
-    _other_request, _foreign_fork, _listed_fork, _deeper, _late_at_the_root,
+    _late_answer, _other_request, _foreign_fork, _listed_fork, _deeper, _late_at_the_root,
 )  # fmt: skip
