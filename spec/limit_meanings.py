@@ -7,7 +7,7 @@ MEANINGS = {
     "BODY_BYTES_MAX": ("constant", "bytes of a body", "BODY_TOO_LARGE"),
     "BODY_FIELDS_MAX": (
         "constant",
-        "fields of a body, those inside its messages and unknown ones counted",
+        "fields of a body, those inside its messages and unknown ones too, packed numbers as one",
         "BODY_MALFORMED",
     ),
     "PARENTS_MAX": ("constant", "parents of an entry", "FIELD_INVALID"),

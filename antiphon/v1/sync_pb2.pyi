@@ -161,7 +161,10 @@ Global___AuthenticateResponse: _TypeAlias = AuthenticateResponse  # noqa: Y015
 
 @_typing.final
 class LinkRequest(_message.Message):
-    """Client to hub. A frame is one such message or one LinkResponse, and has the bytes of it."""
+    """Client to hub. A frame is one such message or one LinkResponse, and has the bytes of it. It does
+    not parse (FRAME_MALFORMED) without a message of this version, or with an id, key or digest of
+    another width than stated.
+    """
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -866,7 +869,9 @@ Global___Credit: _TypeAlias = Credit  # noqa: Y015
 
 @_typing.final
 class Close(_message.Message):
-    """The end of a conversation on this link, or of the link."""
+    """The end of a conversation on this link, or of the link. A client that still follows a conversation
+    opens it again where a fault says why: after 1 s, doubled up to 60 s until it is synchronized.
+    """
 
     DESCRIPTOR: _descriptor.Descriptor
 

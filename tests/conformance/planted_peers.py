@@ -162,6 +162,10 @@ CLIENTS = [
     Planted(writers.writes_the_whole_document, "documents/own-changes"),
     Planted(writers.follows_no_edit, "documents/replaced-value"),
     Planted(writers.edits_any_value, "documents/values-outside-json"),
+    Planted(writers.asks_for_ids_in_return, "entries/diverged-lane"),
+    Planted(writers.compares_no_digests_when_idle, "links/digests-with-heartbeats"),
+    Planted(writers.shrinks_its_limit, "links/limit-never-shrinks"),
+    Planted(writers.heeds_every_greeting, "links/later-greeting"),
 ]
 
 # --- hosts --------------------------------------------------------------------------------

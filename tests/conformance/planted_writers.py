@@ -15,6 +15,10 @@ from replica.document.fold import DocumentFold
 from replica.document.projection import Document, Edit
 from replica.io import hub_calls, rpc
 from replica.link import auth
+from replica.link.channel import Channel
+from replica.link.client_side import ClientSide
+from replica.link.credit import FlowControl
+from replica.link.link import Link, Phase
 from replica.refusals import SignatureInvalid
 from tests.conformance.planted_hub import both
 from tests.simulation.planted import Patch
@@ -68,6 +72,34 @@ def writes_the_whole_document() -> Patch:
 def follows_no_edit() -> Patch:
     first = property(lambda self: (min(self._updates.values(), key=lambda u: u.lamport).id,))
     return mock.patch.object(Document, "heads", first)
+
+
+def asks_for_ids_in_return() -> Patch:
+    queue = Channel.queue_ids
+    return mock.patch.object(
+        Channel, "queue_ids", lambda self, held, *, answer: queue(self, held, answer=False)
+    )
+
+
+def compares_no_digests_when_idle() -> Patch:
+    return mock.patch.object(ClientSide, "verify", lambda self, channels, out, now: None)
+
+
+def shrinks_its_limit() -> Patch:
+    def extend(self, limit_bytes):
+        self.sent_limit = limit_bytes
+
+    return mock.patch.object(FlowControl, "extend", extend)
+
+
+def heeds_every_greeting() -> Patch:
+    receive = Link._receive_welcome
+
+    def again(self, message, out, now):
+        self.phase = Phase.CONNECTING
+        receive(self, message, out, now)
+
+    return mock.patch.object(Link, "_receive_welcome", again)
 
 
 def edits_any_value() -> Patch:

@@ -175,13 +175,10 @@ EQUIVALENT: dict[str, str] = {
     "replica/order/ends.py: the first ends": _UNASKED,
 }  # fmt: skip
 
-_LARGE = "a vector at this bound would be half a megabyte or more"
 _LATE = "no vector has a frame of progress behind the first token"
 _BOUND = "no vector of the draw stands at this bound, if there is one"
 
 OPEN: dict[str, str] = {
-    "replica/log/codec/bodies.py: _seal_from_pb: 1 <= len(raw.entries) <= "
-    "limits.SEAL_ENTRIES_MAX at 1": _LARGE,
     "replica/conversation/drafts.py: DraftStream.receive: never not draft.token_ids "
     "and (not draft.data)": _LATE,
     "replica/conversation/drafts.py: DraftStream.receive: never self.token_count or "

@@ -254,6 +254,7 @@ async def diverged_lane(s: Session) -> None:
     await s.synchronized()
     for label in ("one", "other"):
         check(s.entry(label).id in s.held.log.entries, f"the hub lacks {label}")
+    check(any(ids.answer for ids in s.sent(Ids)), "no list says that it answers the hub's Ids")
 
 
 @_case("ENT-14")

@@ -191,6 +191,17 @@ async def heartbeats(s: Session) -> None:
     check(took < 2 * 3.0, f"two Pings took {took:.1f} s, so that a hub would end the link")
 
 
+@_case("REC-5")
+async def digests_with_heartbeats(s: Session) -> None:
+    """A client that is idle compares digests again with each heartbeat."""
+    _welcome(s, idle_timeout_ms=3_000)
+    await s.joined()
+    seen = len(s.hub.frames)
+    await s.sees(lambda: len(s.sent(Ping, seen)) >= 2, "second Ping")
+    await s.sees(lambda: s.sent(Open, seen), "Open")
+    check(s.sent(Open, seen)[0].heads is None, "it compares heads, though nothing changed")
+
+
 @_case("LINK-5", "LINK-7")
 async def counted_bytes(s: Session) -> None:
     """A Ping names the bytes of counted frames that were sent."""
@@ -231,6 +242,35 @@ async def credit(s: Session) -> None:
             begun += seen.frame_bytes
     s.hub.send(Credit(2**21))
     await s.synchronized()
+
+
+@_case("LINK-4")
+async def limit_never_shrinks(s: Session) -> None:
+    """A Credit or Pong with a smaller limit than one before it changes nothing."""
+    await s.joined()
+    s.hub.send(Credit(0))
+    await s.barrier(0)
+    for text in ("first", "second"):
+        await s.append(text)
+        await s.synchronized()
+
+
+@_case("LINK-3")
+async def later_greeting(s: Session) -> None:
+    """A second Welcome has no effect, whatever it says."""
+    greetings: list[Welcome] = []
+
+    def noted(message: Message) -> Iterable[Message]:
+        greetings.extend([message] if isinstance(message, Welcome) else [])
+        return (message,)
+
+    s.hub.outgoing = noted
+    await s.joined()
+    s.hub.send(replace(greetings[0], version=9, credit_bytes=0, idle_timeout_ms=1))
+    await s.barrier(0)
+    await s.append()
+    await s.synchronized()
+    equal(len(s.hub.links), 1, "the number of links")
 
 
 @_case("LINK-6")
