@@ -166,6 +166,7 @@ CLIENTS = [
     Planted(writers.compares_no_digests_when_idle, "links/digests-with-heartbeats"),
     Planted(writers.shrinks_its_limit, "links/limit-never-shrinks"),
     Planted(writers.heeds_every_greeting, "links/later-greeting"),
+    Planted(writers.shows_one_run_alone, "entries/drafts-of-another-run"),
 ]
 
 # --- hosts --------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from replica.document import projection
 from replica.document.fold import DocumentFold
 from replica.document.projection import Document, Edit
 from replica.io import hub_calls, rpc
-from replica.link import auth
+from replica.link import auth, draft_intake, exchange
 from replica.link.channel import Channel
 from replica.link.client_side import ClientSide
 from replica.link.credit import FlowControl
@@ -90,6 +90,16 @@ def shrinks_its_limit() -> Patch:
         self.sent_limit = limit_bytes
 
     return mock.patch.object(FlowControl, "extend", extend)
+
+
+def shows_one_run_alone() -> Patch:
+    accept = draft_intake.accept_draft
+
+    def first(held, draft, sender):
+        stream = held.drafts.get(draft.request)
+        return (stream is None or stream.run == draft.run) and accept(held, draft, sender)
+
+    return mock.patch.object(exchange, "accept_draft", first)
 
 
 def heeds_every_greeting() -> Patch:

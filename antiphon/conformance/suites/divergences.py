@@ -355,12 +355,14 @@ def lying_drafts(r: Recorder) -> None:
     )
 
 
-def draft_frames(r: Recorder, request: EntryId) -> Iterator[Draft]:
-    """Yield the signed drafts of three tokens, each of which shows an x."""
-    digest, conversation = start_digest(request, _RUN), r.conversation
+def draft_frames(
+    r: Recorder, request: EntryId, run: int = _RUN, shown: bytes = b"x"
+) -> Iterator[Draft]:
+    """Yield the signed drafts of three tokens, each of which shows one byte."""
+    digest, conversation = start_digest(request, run), r.conversation
     for offset, token in enumerate(_TOKENS):
         digest = extend_digest(digest, (token,))
-        frame = Draft(conversation, request, _RUN, offset, (token,), offset, b"x", digest)
+        frame = Draft(conversation, request, run, offset, (token,), offset, shown, digest)
         yield sign_draft(frame, r.key("hal"))
 
 

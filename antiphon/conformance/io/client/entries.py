@@ -92,6 +92,9 @@ async def ack_of_what_was_not_sent(s: Session) -> None:
     await s.linked(2)
     await s.sees(lambda: s.sent(Open), "Open")
     written = EntryId(bytes.fromhex(await s.append()))
+    await s.barrier()
+    if s.sent(Entries):
+        return  # nothing forbids to send before the Opened comes
     s.hub.send(Ack(s.entries.conversation, (written,)))
     await s.barrier()
     equal((await s.status())["unacked"], 1, "the number of unacked entries")
@@ -353,6 +356,25 @@ async def drafts(s: Session) -> None:
     s.hub.send(sign_draft(wrong, s.entries.key("hal")), *honest[1:])
     await s.barrier()
     equal((await s.status(request))["drafted"], "xxx", "the text drafted")
+
+
+@_case("LINK-17")
+async def drafts_of_another_run(s: Session) -> None:
+    """The first frame of another run replaces the draft shown, and no later frame does."""
+    request, labels = await _asked(s)
+    write_seal(s.entries, "seal", labels, "request")
+    s.bring("seal")
+    await s.synchronized()
+    first, again = (
+        list(draft_frames(s.entries, s.entry("request").id, run, shown))
+        for run, shown in ((5, b"x"), (6, b"y"))
+    )
+    s.hub.send(*first[:2], again[1])
+    await s.barrier()
+    equal((await s.status(request))["drafted"], "xx", "the text drafted")
+    s.hub.send(*again[:2], first[2])
+    await s.barrier()
+    equal((await s.status(request))["drafted"], "yy", "the text drafted by another run")
 
 
 @_case("LINK-17")
