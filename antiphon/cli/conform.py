@@ -22,6 +22,7 @@ from antiphon.cli.conform_report import (
     telling,
 )
 from antiphon.conformance import report
+from antiphon.conformance.forms import FORMS
 from antiphon.conformance.io import Answerer, core_cases, judge
 from antiphon.conformance.questions import Case
 
@@ -64,6 +65,12 @@ def core(  # noqa: PLR0917  # options, each given by its name
 ) -> None:
     """Ask a command the questions of the pure core; exit 1 if an answer is wrong."""
     left_out = set(without or ())
+    if unknown := sorted(left_out - FORMS.keys()):
+        kinds = ", ".join(FORMS)
+        raise typer.BadParameter(
+            f"{', '.join(map(repr, unknown))}: no kind of question; give --without once for each"
+            f" of {kinds}"
+        )
     all_cases = core_cases(first_seed=seed, logs=logs)
     cases = [one for one in chosen(all_cases, only) if one.question["ask"] not in left_out]
     if list_cases:

@@ -92,6 +92,13 @@ def test_cases_are_listed_and_left_out() -> None:
     assert "digest/sorted" not in conform("--list", "--logs", "0", "--without", "digest").output
 
 
+def test_an_unknown_kind_of_question_to_leave_out_is_wrong_usage() -> None:
+    result = conform("--without", "project,canonical", "--logs", "0", "--", *OURS)
+    assert result.exit_code == 2
+    words = " ".join(result.output.replace("│", " ").split())
+    assert "'project,canonical': no kind of question; give --without once for each of" in words
+
+
 def test_a_run_without_a_case_is_wrong_usage() -> None:
     result = conform("--only", "NOPE-1", "--logs", "0", "--", *OURS)
     assert result.exit_code == 2
