@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -28,7 +29,7 @@ from replica.errors import AntiphonError
 from replica.ids import ConversationId, Digest, EntryId, PublicKey, short
 from replica.io import Blobs, Replica, forget_answered, import_entries, void_invitations
 from replica.log import Bundle, encode_bundle
-from replica.refusals import BlobMissing, ConversationUnknown
+from replica.refusals import BlobMissing, ConversationDeleted, ConversationUnknown
 
 _BLOB_NAME = re.compile("[0-9a-f]{64}")
 _NAMED = 4
@@ -131,9 +132,7 @@ async def delete(
             session.out.note("nothing was deleted")
             return 1
         # The hub first: if it refuses, the local copy is unchanged.
-        at_hub = await replica.calls().delete(chosen) if hub else None
-        if hub:
-            await void_invitations(replica, chosen)
+        at_hub = await _delete_at_hub(replica, chosen) if hub else None
         # The log last: without it, no later delete finds the blobs that a kill in between left,
         # and nothing shows that a join was answered.
         await forget_answered(replica, chosen)
@@ -152,6 +151,19 @@ async def delete(
     for line in _kept_lines(keeping):
         session.out.note(line)
     return 0
+
+
+async def _delete_at_hub(replica: Replica, conversation: ConversationId) -> int:
+    """Delete it at the hub, and void its codes; return the number of entries the hub had.
+
+    None are left of one that was deleted there before: a command that a kill or a full disk ended
+    behind that is completed by the same command.
+    """
+    entries = 0
+    with suppress(ConversationDeleted):
+        entries = await replica.calls().delete(conversation)
+    await void_invitations(replica, conversation)
+    return entries
 
 
 def _others(held: Conversation, own: PublicKey) -> tuple[PublicKey, ...]:
