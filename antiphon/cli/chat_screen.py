@@ -42,7 +42,7 @@ from antiphon.cli.rows import (
     wrapped,
     written_by,
 )
-from antiphon.cli.screen import not_taken_words
+from antiphon.cli.screen import not_stored_words, not_taken_words
 from antiphon.cli.undone import is_undone
 from replica.errors import AntiphonError
 from replica.ids import EntryId
@@ -232,6 +232,8 @@ class ChatScreen:
                 self._note("the host began the answer again; ignore the text above", "yellow")
             case answers.NotTaken(error):
                 self._note(not_taken_words(error), "yellow")
+            case answers.NotStored(error):
+                self._note(not_stored_words(error), "yellow")
             case answers.Finished(answer, generation):
                 self._begun.pop(request, None)
                 self._say_whose(request)

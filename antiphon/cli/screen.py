@@ -26,6 +26,7 @@ from replica.io import (
     Finished,
     LinkBack,
     LinkLost,
+    NotStored,
     NotTaken,
     Prefilling,
     TurnEvent,
@@ -91,6 +92,11 @@ def not_taken_words(error: AntiphonError) -> str:
     return f"the hub does not take it yet: {brief(error)}; it is kept here and sent again"
 
 
+def not_stored_words(error: AntiphonError) -> str:
+    """Say that the store here takes nothing for now."""
+    return f"what arrives is not stored here: {brief(error)}; it is fetched again"
+
+
 class AnswerScreen:
     """Shows one answer on the two streams."""
 
@@ -126,6 +132,8 @@ class AnswerScreen:
                 self._say("the hub is back", "dim")
             case NotTaken(error):
                 self.delay(not_taken_words(error))
+            case NotStored(error):
+                self.delay(not_stored_words(error))
             case Finished():
                 self.end()
 

@@ -93,6 +93,13 @@ class NotTaken:
 
 
 @dataclass(frozen=True, slots=True)
+class NotStored:
+    """The store here does not take what the hub sends, and may later: it is fetched again."""
+
+    error: AntiphonError
+
+
+@dataclass(frozen=True, slots=True)
 class Finished:
     """The generation is in the log."""
 
@@ -100,7 +107,9 @@ class Finished:
     generation: Generation
 
 
-TurnEvent = Asked | Prefilling | Delta | Discarded | LinkLost | LinkBack | NotTaken | Finished
+TurnEvent = (
+    Asked | Prefilling | Delta | Discarded | LinkLost | LinkBack | NotTaken | NotStored | Finished
+)
 
 
 async def follow_answer(
@@ -157,9 +166,11 @@ class AnswerWatch:
         self._awake = asyncio.Event()
         self._refused = replica.hub.denial(conversation)
         self._not_taken: AntiphonError | None = None
-        """The last refusal that passes, as of a full disk."""
-        self._told = ""
-        """The reason of it that was told last."""
+        """The hub's last refusal that passes, as of a full disk."""
+        self._not_stored: AntiphonError | None = None
+        """The last failure of the store here, until it takes something again."""
+        self._told: set[tuple[type[TurnEvent], str]] = set()
+        """The reasons of these that were told."""
         self._is_linked = replica.hub.is_linked
         self._progress: Progress | None = None
         self._run = 0
@@ -175,28 +186,32 @@ class AnswerWatch:
                 return
             case EntriesAdmitted(conversation) if conversation != self._conversation:
                 return
-            case EntryFailed(conversation, entry, fault):
+            case EntryFailed(conversation, entry, fault, is_own):
                 if conversation == self._conversation and entry in (None, self._request):
-                    self._note_refusal(fault)
-            case DraftReceived() | EntriesAdmitted() | LinkClosed() | Welcomed():
+                    self._note_refusal(fault, is_stored=not is_own or entry is not None)
+            case EntriesAdmitted():
+                self._not_stored = None
+            case DraftReceived() | LinkClosed() | Welcomed():
                 pass
             case _:
                 return
         self._awake.set()
 
-    def _note_refusal(self, fault: Fault) -> None:
+    def _note_refusal(self, fault: Fault, *, is_stored: bool) -> None:
         error = error_of(fault)
-        if fault.retryable or isinstance(error, StoreError):  # its operator mends a store
-            self._not_taken = error
-        else:
+        if not fault.retryable and not isinstance(error, StoreError):
             self._refused = fault
+        elif is_stored:
+            self._not_taken = error  # its operator mends a store
+        else:
+            self._not_stored = error
 
     async def wait(self, silence_max_s: float | None, look_again_s: float | None = None) -> None:
         """Wait for an event that may bring news, at most `look_again_s` seconds.
 
         Raises AnswerOverdue after `silence_max_s` seconds of such waits without
-        a step towards the answer in between (DECISIONS D441), or the refusal of a hub that
-        takes nothing for now.
+        a step towards the answer in between (DECISIONS D441), or the refusal of a hub, or of the
+        store here, that takes nothing for now.
         """
         began, left_s, is_awake = time.monotonic(), None, False
         if silence_max_s is not None:
@@ -211,6 +226,8 @@ class AnswerWatch:
             is_awake = left_s is None or left_s > 0
         self._silent_s += time.monotonic() - began
         if silence_max_s is not None and self._silent_s >= silence_max_s and not is_awake:
+            if self._not_stored is not None:
+                raise self._not_stored
             if self._not_taken is not None and self._replica.hub.unsynced(self._conversation):
                 raise self._not_taken
             raise overdue(self._replica.hub, self._request, self._silent_s)
@@ -229,9 +246,7 @@ class AnswerWatch:
         if self._replica.hub.is_linked != self._is_linked:
             self._is_linked = not self._is_linked
             events.append(LinkBack() if self._is_linked else LinkLost())
-        if self._not_taken is not None and self._not_taken.reason != self._told:
-            self._told = self._not_taken.reason
-            events.append(NotTaken(self._not_taken))
+        events += self._hindrances()
         held = await self._replica.load(self._conversation)
         stream = held.drafts.get(self._request)
         if stream is not None:
@@ -269,6 +284,15 @@ class AnswerWatch:
         state = (draft, self._progress, seal, behind)
         if state != self._state:
             self._state, self._silent_s = state, 0.0
+
+    def _hindrances(self) -> list[TurnEvent]:
+        """Return why hub or store take nothing for now, each reason once."""
+        events: list[TurnEvent] = []
+        for kind, error in ((NotTaken, self._not_taken), (NotStored, self._not_stored)):
+            if error is not None and (kind, error.reason) not in self._told:
+                self._told.add((kind, error.reason))
+                events.append(kind(error))
+        return events
 
     def _from_draft(self, stream: DraftStream) -> list[TurnEvent]:
         events: list[TurnEvent] = []

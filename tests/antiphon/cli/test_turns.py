@@ -18,10 +18,11 @@ from replica.errors import AntiphonError
 from replica.ids import ConversationId, EntryId, PublicKey
 from replica.io import HostMissing, answers, cancels, choose_host, turns
 from replica.io.answer_errors import AnswerNotBegun, AnswerOverdue
-from replica.io.answers import Delta, Discarded, Finished, Prefilling
+from replica.io.answers import Delta, Discarded, Finished, NotStored, NotTaken, Prefilling
 from replica.io.replica import Replica
 from replica.io.rpc import now_ms
 from replica.io.turns import RequestOptions
+from replica.link.events import EntryFailed
 from replica.log.body import (
     FinishReason,
     Genesis,
@@ -34,10 +35,11 @@ from replica.log.body import (
     text_of,
 )
 from replica.log.entry import Conflict
-from replica.refusals import ArgumentInvalid, PeerIdentityChanged
+from replica.refusals import ArgumentInvalid, PeerIdentityChanged, StoreFull
 from syncd.io.config import HubConfig
 from syncd.io.server import HubServer, start
 from tests.support.callers import until
+from tests.support.files import full_disk
 from tests.support.scripted_host import ScriptedHost, no_pause, scripted_host
 
 
@@ -127,6 +129,29 @@ async def test_the_streamed_answer_is_the_logged_one(scene: Scene) -> None:
     assert isinstance(finished, Finished)
     assert text_shown(events) == text_of(finished.generation.parts) == "You said: hello there"
     assert isinstance(events[0], answers.Asked)
+
+
+async def test_a_full_disk_here_is_not_said_to_be_the_hubs(scene: Scene) -> None:
+    scene.gate.clear()
+    failed = asyncio.Event()
+    scene.replica.listen(lambda event: failed.set() if isinstance(event, EntryFailed) else None)
+    asking = asyncio.create_task(scene.ask("one two three"))
+    await scene.reached.wait()
+    async with full_disk(scene.replica.store):
+        scene.gate.set()
+        await failed.wait()
+    kinds = [type(event) for event in await asking]
+    assert (NotStored in kinds, NotTaken in kinds, kinds[-1]) == (True, False, Finished)
+
+
+async def test_who_gives_up_with_a_full_disk_is_told_of_it(scene: Scene) -> None:
+    scene.gate.clear()
+    asking = asyncio.create_task(scene.ask("one two three", silence_max_s=0.5))
+    await scene.reached.wait()
+    async with full_disk(scene.replica.store):
+        scene.gate.set()
+        with pytest.raises(StoreFull):
+            await asking
 
 
 async def test_progress_comes_before_the_first_word(scene: Scene) -> None:
