@@ -2,7 +2,6 @@
 
 import getpass
 import os
-from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
 
@@ -10,10 +9,11 @@ import typer
 from rich.text import Text
 
 from antiphon.cli.command import Group, command
-from antiphon.cli.errors import NotReplaced, file_unusable
+from antiphon.cli.errors import FileExists, NotReplaced
+from antiphon.cli.new_file import new_file
 from antiphon.cli.session import Session
 from antiphon.cli.verify import read_file
-from replica.io import FILE_MODE, keys, own_key_of, sync_folder
+from replica.io import keys, own_key_of
 from replica.log import public_key
 from replica.refusals import ArgumentInvalid, KeyFileInvalid
 
@@ -99,18 +99,7 @@ def _passphrase(*, confirm: bool) -> str:
 def _write_new(file: Path, content: bytes) -> None:
     """Write a private file that must not exist yet. Raises FileUnusable."""
     try:
-        descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, FILE_MODE)
-    except FileExistsError as error:
-        raise NotReplaced(f"{file} exists already") from error
-    except OSError as error:
-        raise file_unusable(file, error) from error
-    try:
-        with os.fdopen(descriptor, "wb") as stream:
+        with new_file(file, force=False) as stream:
             stream.write(content)
-            stream.flush()
-            os.fsync(descriptor)
-        sync_folder(file.parent)
-    except OSError as error:
-        with suppress(OSError):
-            file.unlink()
-        raise file_unusable(file, error) from error
+    except FileExists as error:
+        raise NotReplaced(error.detail) from error

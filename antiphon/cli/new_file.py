@@ -36,10 +36,15 @@ def check_creatable(file: Path, *, force: bool) -> None:
 
 
 @contextmanager
-def new_file(file: Path) -> Iterator[BinaryIO]:
-    """Open a file that takes its name once it is whole. Raises FileUnusable."""
+def new_file(file: Path, *, force: bool) -> Iterator[BinaryIO]:
+    """Open a file that takes its name once it is whole.
+
+    Without `force` one that came first keeps it: FileExists. Raises FileUnusable.
+    """
     try:
-        with replacing(file) as stream:
+        with replacing(file, may_replace=force) as stream:
             yield stream
+    except FileExistsError as error:
+        raise FileExists(f"{file} exists already") from error
     except OSError as error:
         raise file_unusable(file, error) from error

@@ -53,7 +53,7 @@ async def export(
         chosen = await session.choose(replica.store, conversation)
         found = await _host_of(session, replica, chosen, host)
         async with HostCalls(found.address, replica.key, found.key) as calls:
-            size = await _write(file, calls, chosen)
+            size = await _write(file, calls, chosen, force=force)
     if session.out.as_json:
         session.out.emit({"conversation": chosen.hex(), "file": str(file), "bytes": size})
         return
@@ -109,9 +109,9 @@ async def _host_of(
     return linked_host(replica, held, wanted).info
 
 
-async def _write(file: Path, calls: HostCalls, conversation: ConversationId) -> int:
+async def _write(file: Path, calls: HostCalls, conversation: ConversationId, *, force: bool) -> int:
     """Write an archive atomically; return its size in bytes."""
-    with new_file(file) as stream:
+    with new_file(file, force=force) as stream:
         async for part in calls.export(conversation):
             stream.write(part)
         return stream.tell()

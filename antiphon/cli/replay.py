@@ -147,7 +147,7 @@ async def replay(
         first = find_entry(held, from_) if from_ is not None else None
         got, findings = await _ask(session, replica, held, wanted, mode, first)
     if receipt is not None:
-        with new_file(receipt) as stream:
+        with new_file(receipt, force=force) as stream:
             stream.write(encode_receipt(got))
     conclude(session.out, got, held, findings)
 

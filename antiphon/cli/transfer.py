@@ -213,7 +213,7 @@ def _write_bundle(
 ) -> int:
     """Write the file atomically; return its size in bytes."""
     check_replaceable(file, force=force)
-    with new_file(file) as stream:
+    with new_file(file, force=force) as stream:
         for piece in encode_bundle(held.log.entries.values(), blobs.items()):
             stream.write(piece)
         return stream.tell()

@@ -19,6 +19,8 @@ from replica.refusals import StoreCorrupt, StoreFull, StoreReadOnly
 
 FOLDER_MODE = 0o700
 FILE_MODE = 0o600
+_WITHOUT_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS)
+"""Errors of a link in a file system that has none."""
 _FREE_DESCRIPTORS = "Close files, or raise the limit of open files (`ulimit -n`), and try again."
 
 
@@ -82,28 +84,21 @@ def create(path: Path, content: bytes) -> bool:
     Raises OSError.
     """
     make_folder(path.parent)
-    draft = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
-    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, FILE_MODE)
     try:
-        with os.fdopen(descriptor, "wb") as file:
+        with replacing(path, may_replace=False) as file:
             file.write(content)
-            file.flush()
-            os.fsync(descriptor)
-        # Unlike a rename, a link never replaces a file that came first.
-        path.hardlink_to(draft)
     except FileExistsError:
         return False
-    finally:
-        draft.unlink(missing_ok=True)
-    sync_folder(path.parent)
     return True
 
 
 @contextmanager
-def replacing(path: Path) -> Iterator[BinaryIO]:
+def replacing(path: Path, *, may_replace: bool = True) -> Iterator[BinaryIO]:
     """Open a private file that takes the name `path` once it is whole and durable.
 
-    Of one that fails before, nothing stays, and what had the name keeps it. Raises OSError.
+    Of one that fails before, nothing stays, and what had the name keeps it. Unless it
+    `may_replace` another file, one that came first keeps the name too: FileExistsError.
+    Raises OSError.
     """
     draft = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
     try:
@@ -112,10 +107,26 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
             yield file
             file.flush()
             os.fsync(descriptor)
-        draft.replace(path)
+        if may_replace:
+            draft.replace(path)
+        else:
+            _take_free_name(draft, path)
         sync_folder(path.parent)
     finally:
         draft.unlink(missing_ok=True)
+
+
+def _take_free_name(draft: Path, path: Path) -> None:
+    """Give a file the name `path`, unless there is another one. Raises FileExistsError, OSError."""
+    try:
+        path.hardlink_to(draft)  # unlike a rename, it never replaces a file that came first
+    except OSError as error:
+        if error.errno not in _WITHOUT_LINKS:
+            raise
+        # The file system has no links, as FAT on a memory stick: nothing there does both at once.
+        if os.path.lexists(path):
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path) from error
+        draft.replace(path)
 
 
 def set_aside(path: Path) -> Path:

@@ -1,9 +1,23 @@
 """A command that a kill ended half way is completed by the same command."""
 
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
 from replica.ids import ConversationId
 from replica.io.keys import load_or_create
 from replica.io.replica import Replica
 from tests.antiphon.cli.conftest import Terminal, World
+from tests.antiphon.cli.processes import environment
+
+KILLED_BY_ITS_FIRST_WRITE = """
+import resource, signal
+from antiphon.cli.entry import main
+signal.signal(signal.SIGXFSZ, signal.SIG_DFL)  # Python ignores it
+resource.setrlimit(resource.RLIMIT_FSIZE, (0, resource.RLIM_INFINITY))
+main()
+"""
 
 
 def test_a_deletion_that_ended_once_the_hub_had_deleted_is_completed(
@@ -17,6 +31,22 @@ def test_a_deletion_that_ended_once_the_hub_had_deleted_is_completed(
     assert (done["deleted"], done["entries_at_hub"]) == (True, 0)
     assert me.records("list") == []
     assert [one["state"] for one in me.records("invitations")] == ["revoked"]
+
+
+def test_a_backup_of_a_key_that_a_kill_ended_has_no_name(
+    world: World, me: Terminal, tmp_path: Path
+) -> None:
+    me.ok("key", "show")
+    backup = tmp_path / "key.pem"
+    given = environment(world.folder / "killed") | {
+        "ANTIPHON_DATA_DIR": str(me.data_dir), "ANTIPHON_PASSPHRASE": "a passphrase",
+    }  # fmt: skip
+    argv = [sys.executable, "-c", KILLED_BY_ITS_FIRST_WRITE, "key", "backup", str(backup)]
+    killed = subprocess.run(argv, env=given, check=False)
+    assert killed.returncode == -signal.SIGXFSZ
+    assert not backup.exists()
+    me.ok("key", "backup", str(backup))
+    world.replica("other").ok("key", "restore", str(backup))
 
 
 async def _delete_at_hub(terminal: Terminal, address: str, conversation: str) -> None:

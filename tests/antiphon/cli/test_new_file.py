@@ -27,7 +27,7 @@ def test_a_file_is_replaced_if_asked_and_a_device_never(tmp_path: Path) -> None:
 def test_a_file_has_its_name_once_it_is_whole(tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.write_text("before")
-    with new_file(file) as stream:
+    with new_file(file, force=True) as stream:
         stream.write(b"after")
         stream.flush()
         assert file.read_text() == "before"
@@ -35,9 +35,18 @@ def test_a_file_has_its_name_once_it_is_whole(tmp_path: Path) -> None:
     assert [*tmp_path.iterdir()] == [file]
 
 
+def test_a_file_that_came_first_keeps_its_name(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    with pytest.raises(FileExists), new_file(file, force=False) as stream:
+        stream.write(b"late")
+        file.write_text("first")
+    assert file.read_text() == "first"
+    assert [*tmp_path.iterdir()] == [file]
+
+
 def test_on_a_full_disk_the_next_step_is_to_free_space(tmp_path: Path) -> None:
     for code, word in ((errno.ENOSPC, "Free disk space"), (errno.EACCES, "permissions")):
-        with pytest.raises(FileUnusable) as refused, new_file(tmp_path / "file"):
+        with pytest.raises(FileUnusable) as refused, new_file(tmp_path / "file", force=True):
             raise OSError(code, os.strerror(code))
         assert word in refused.value.next_step
 
@@ -45,12 +54,12 @@ def test_on_a_full_disk_the_next_step_is_to_free_space(tmp_path: Path) -> None:
 def test_of_a_file_that_fails_nothing_stays(tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.write_text("before")
-    with pytest.raises(FileUnusable, match="no space"), new_file(file) as stream:
+    with pytest.raises(FileUnusable, match="no space"), new_file(file, force=True) as stream:
         stream.write(b"half")
         raise OSError(28, "no space")
     assert file.read_text() == "before"
     assert [*tmp_path.iterdir()] == [file]
-    with pytest.raises(FileUnusable), new_file(tmp_path / "absent" / "file"):
+    with pytest.raises(FileUnusable), new_file(tmp_path / "absent" / "file", force=True):
         pass
 
 

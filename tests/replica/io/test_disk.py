@@ -13,6 +13,7 @@ from replica.io.disk import (
     make_folder,
     open_regular,
     read_regular,
+    replacing,
     store_error,
     typed_errors,
 )
@@ -69,3 +70,20 @@ def test_only_a_regular_file_is_opened_and_so_much_of_it_is_read(tmp_path: Path)
     assert file.stat().st_mode & 0o777 == 0o600
     file.write_bytes(b"x" * 20)
     assert read_regular(file, 10) == b"x" * 10
+
+
+@pytest.mark.parametrize("has_links", [True, False])
+def test_a_new_file_takes_a_free_name_alone_also_without_links(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, has_links: bool
+) -> None:
+    def refuse(*_given: object) -> None:
+        raise OSError(errno.EPERM, "no links on this file system")
+
+    if not has_links:
+        monkeypatch.setattr(Path, "hardlink_to", refuse)
+    path = tmp_path / "file"
+    with replacing(path, may_replace=False) as file:
+        file.write(b"first")
+    with pytest.raises(FileExistsError), replacing(path, may_replace=False) as file:
+        file.write(b"second")
+    assert [(one, one.read_bytes()) for one in tmp_path.iterdir()] == [(path, b"first")]
