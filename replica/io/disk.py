@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from replica.errors import StoreError, with_step
-from replica.refusals import StoreCorrupt, StoreFull, StoreReadOnly
+from replica.refusals import StoreCorrupt, StoreFull, StoreLocked, StoreReadOnly
 
 FOLDER_MODE = 0o700
 FILE_MODE = 0o600
@@ -174,6 +174,8 @@ def store_error(error: sqlite3.Error | OSError | UnicodeDecodeError) -> StoreErr
         return StoreFull(str(error))
     if code == sqlite3.SQLITE_READONLY:
         return StoreReadOnly(str(error))
+    if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_PROTOCOL):  # as one that was stopped keeps it
+        return StoreLocked(f"another process has the file locked: {error}")
     if extended == sqlite3.SQLITE_IOERR_SHMSIZE:
         return StoreFull("the disk is full: there is no room for the file that SQLite shares")
     if code in _DAMAGE:

@@ -20,6 +20,7 @@ from replica.io.commit import GroupCommit
 from replica.io.disk import typed_errors
 from replica.io.high_water import Mark, MarkFile
 from replica.io.store import Store
+from replica.io.store_lock import require_free
 from replica.io.transaction import Statement
 from replica.refusals import StoreFull, StoreLocked
 
@@ -99,7 +100,7 @@ async def open_read_only(path: Path) -> AsyncIterator[Store]:
     """Open an existing store without its lock; every write raises StoreLocked.
 
     Raises DraftUnknown, StoreVersionUnknown, StoreCorrupt or StoreError, and
-    StoreLocked while another process opens it for the first time.
+    StoreLocked while another process opens it for the first time, or was stopped as it opened it.
     """
     async with contextlib.AsyncExitStack() as stack:
         with typed_errors():
@@ -110,6 +111,9 @@ async def open_read_only(path: Path) -> AsyncIterator[Store]:
                 store = await _open(path)
             except StoreFull:
                 store = await _open(stack.enter_context(_copied(path)))
+            except StoreLocked:
+                require_free(path)  # it names the process
+                raise
         yield await stack.enter_async_context(store)
 
 

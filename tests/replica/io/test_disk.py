@@ -17,7 +17,7 @@ from replica.io.disk import (
     store_error,
     typed_errors,
 )
-from replica.refusals import StoreFull
+from replica.refusals import StoreFull, StoreLocked
 
 
 def test_a_full_device_is_a_full_store() -> None:
@@ -44,6 +44,13 @@ def test_sqlite_s_want_of_space_is_a_full_store() -> None:
         error = sqlite3.OperationalError("refused")
         error.sqlite_errorcode = code
         assert type(store_error(error)) is kind
+
+
+def test_a_lock_of_sqlite_s_that_another_process_keeps_is_a_locked_store() -> None:
+    for code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_BUSY_RECOVERY, sqlite3.SQLITE_PROTOCOL):
+        error = sqlite3.OperationalError("locking protocol")
+        error.sqlite_errorcode = code
+        assert type(store_error(error)) is StoreLocked
 
 
 def test_a_folder_that_can_not_be_created_is_a_store_error(tmp_path: Path) -> None:
