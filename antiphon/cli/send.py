@@ -37,6 +37,7 @@ from antiphon.cli.turn import (
     again_place,
     check_role,
     check_text,
+    choose_behind,
     continuable,
     continued_form,
     continued_place,
@@ -320,7 +321,7 @@ async def _say(
     choices = await session.choices(replica.store, held.id)
     if choices.at or forks:  # no request is there that keeps it apart from the branch
         choices.at, choices.is_instead = entry.id.hex(), False
-        await session.choose_next(replica.store, held.id, choices)
+        await choose_behind(session, replica, held.id, choices, "fork", "--at", short(entry.id))
     synced = await _flush(session, replica, held)
     if session.out.as_json:
         session.out.emit(

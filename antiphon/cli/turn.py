@@ -9,6 +9,8 @@ from typing import Any
 
 from antiphon.cli.calls import check_results
 from antiphon.cli.errors import MessageTooLong, NothingToContinue, ReadOnlyHere, TurnBetween
+from antiphon.cli.next_command import next_command
+from antiphon.cli.output import brief
 from antiphon.cli.records import generation_record
 from antiphon.cli.rows import entries_at, words_of
 from antiphon.cli.session import Choices, Session
@@ -23,8 +25,8 @@ from replica.conversation import (
     removal_of,
     retry_place,
 )
-from replica.errors import AntiphonError, with_step
-from replica.ids import EntryId, PublicKey, short
+from replica.errors import AntiphonError, StoreError, with_step
+from replica.ids import ConversationId, EntryId, PublicKey, short
 from replica.io import Replica, RequestOptions, TurnEvent, answers, begin, now_ms, turns
 from replica.limits import BODY_BYTES_MAX
 from replica.log import CONTINUABLE, Conflict, FinishReason, Generation, Kind, Message, Part, Tools
@@ -138,7 +140,25 @@ async def _follow_branch(
     saved = await session.choices(replica.store, held.id)
     if saved.at in ("", choices.at):
         saved.at, saved.branch = "", asked.request.hex()
-        await session.choose_next(replica.store, held.id, saved)
+        await choose_behind(session, replica, held.id, saved, "switch", short(asked.request))
+
+
+async def choose_behind(
+    session: Session, replica: Replica, conversation: ConversationId, choices: Choices, *step: str
+) -> None:
+    """Save the choices for the next message behind one that is written.
+
+    A failure, as of a full disk, is told with the command that makes the choice: with an error
+    the message would be written again.
+    """
+    try:
+        await session.choose_next(replica.store, conversation, choices)
+    except StoreError as error:
+        command = next_command(session.settings, *step, short(conversation))
+        session.out.note(
+            f"this is written; where the next message goes is not saved: {brief(error)};"
+            f" {command} sets it"
+        )
 
 
 def continued_place(held: Conversation, place: Place) -> Place:

@@ -1,13 +1,17 @@
-"""A command that a kill ended half way is completed by the same command."""
+"""A command that a kill ended half way is completed by the same command, and none is done twice."""
 
 import signal
 import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+from antiphon.cli.session import Session
 from replica.ids import ConversationId
 from replica.io.keys import load_or_create
 from replica.io.replica import Replica
+from replica.refusals import StoreFull
 from tests.antiphon.cli.conftest import Terminal, World
 from tests.antiphon.cli.processes import environment
 
@@ -47,6 +51,29 @@ def test_a_backup_of_a_key_that_a_kill_ended_has_no_name(
     assert not backup.exists()
     me.ok("key", "backup", str(backup))
     world.replica("other").ok("key", "restore", str(backup))
+
+
+@pytest.mark.parametrize(("is_asked", "step"), [(True, "switch"), (False, "fork --at")])
+def test_what_is_written_is_no_error_where_the_disk_is_full_right_behind_it(
+    me: Terminal, monkeypatch: pytest.MonkeyPatch, *, is_asked: bool, step: str
+) -> None:
+    async def full(*_given: object) -> None:
+        raise StoreFull
+
+    me.ok("new")
+    me.ok("send", "first")
+    (first,) = [one["id"] for one in me.records("log") if one["kind"] == "message"]
+    me.ok("send", "second")
+    with monkeypatch.context() as patched:
+        patched.setattr(Session, "choose_next", full)
+        options = [] if is_asked else ["--no-request"]
+        said = me.run("send", "--at", first, *options, "beside it")
+    assert (said.exit_code, "STORE_FULL" in said.stderr) == (0, True), said.stderr
+    command = said.stderr.split(f"antiphon {step} ")[1].split()
+    me.ok(*step.split(), *command[:2])
+    me.ok("send", "behind that")
+    shown = me.ok("log")
+    assert ("beside it" in shown, "behind that" in shown, "second" in shown) == (True, True, False)
 
 
 async def _delete_at_hub(terminal: Terminal, address: str, conversation: str) -> None:
