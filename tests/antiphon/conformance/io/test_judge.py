@@ -62,7 +62,8 @@ async def test_cases_behind_the_end_of_a_hub_are_not_run(tmp_path: Path) -> None
     found = await judge_hub(HubRun(hub.address), checks, lambda one: told.append(one.case.name))
     gone = [o.not_run for o in found if o.not_run]
     (failing,) = [o for o in found if not o.not_run]
-    assert "UNAVAILABLE" in failing.problems[0]
+    # Of a call that was under way as the hub stopped, or of one behind that.
+    assert any(status in failing.problems[0] for status in ("CANCELLED", "UNAVAILABLE"))
     assert len(gone) == 2
     assert set(gone) == {
         f"the hub at {hub.address} answers no more since {failing.case.name}: start it again"
