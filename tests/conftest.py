@@ -41,9 +41,12 @@ def keeps_files_in_memory() -> bool:
 if keeps_files_in_memory():
     os.environ["TMPDIR"] = tempfile.tempdir = str(MEMORY)
 
-# A shell ignores the signal for what it runs in the background; processes under test inherit it.
+# A shell ignores SIGINT for what it runs in the background, and nohup SIGHUP; processes under test
+# inherit that.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 # A daemon that runs in a test shows a traceback as one that configures its log does. By itself
 # structlog shows all locals too, laid out in tables, in 50 ms for each bug that a test plants.
