@@ -142,7 +142,7 @@ async def delete(
         session.out.emit(
             {
                 "conversation": chosen.hex(), "entries_at_hub": at_hub, "deleted": True,
-                "kept_by": [key.hex() for key in keeping],
+                "kept_by": None if keeping is None else [key.hex() for key in keeping],
             }
         )  # fmt: skip
         return 0
@@ -166,19 +166,28 @@ async def _delete_at_hub(replica: Replica, conversation: ConversationId) -> int:
     return entries
 
 
-def _others(held: Conversation, own: PublicKey) -> tuple[PublicKey, ...]:
-    """Return the other members: a deletion at the hub erases nothing of theirs."""
+def _others(held: Conversation, own: PublicKey) -> tuple[PublicKey, ...] | None:
+    """Return the other members: a deletion at the hub erases nothing of theirs.
+
+    None where damage hides who they are.
+    """
+    if held.is_blocked or held.log.genesis is None:
+        return None
     return tuple(key for key in held.log.membership.roles if held.is_member(key) and key != own)
 
 
-def _kept_lines(keeping: Sequence[PublicKey]) -> list[str]:
+def _kept_lines(keeping: Sequence[PublicKey] | None) -> list[str]:
+    if keeping is None:
+        return [
+            "copies stay with all other members and model hosts; damage here hides who they are"
+        ]
     named = ", ".join(map(short, keeping[:_NAMED])) + (", …" if len(keeping) > _NAMED else "")
     members = counted(len(keeping), "member", "members")
     return [f"copies stay with {members}, model hosts included: {named}"] if keeping else []
 
 
 def _asks_first(
-    session: Session, held: Conversation, keeping: Sequence[PublicKey], *, hub: bool
+    session: Session, held: Conversation, keeping: Sequence[PublicKey] | None, *, hub: bool
 ) -> bool:
     where = "this replica and the hub, for good" if hub else "this replica"
     size = counted(len(held.log), "entry", "entries")

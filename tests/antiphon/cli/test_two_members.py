@@ -1,7 +1,10 @@
 """Two members of one conversation: requests during an answer, and the resulting contexts."""
 
 import asyncio
+import json
+import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -202,6 +205,22 @@ def test_who_deletes_at_the_hub_is_told_who_keeps_a_copy(world: World, me: Termi
     assert me.record("delete", "--hub", "--yes")["kept_by"] == [host]
     me.ok("new")
     assert me.record("delete", "--yes")["kept_by"] == []  # only the folder's copy was meant
+
+
+def test_who_deletes_a_damaged_conversation_is_told_that_its_members_are_unknown(
+    me: Terminal,
+) -> None:
+    """Nobody was named, as if there were no copy."""
+    for options in ((), ("--json",)):
+        conversation = me.record("new")["conversation"]
+        with closing(sqlite3.connect(me.store_path)) as store, store:
+            store.execute("UPDATE entries SET header = x'00'")
+        done = me.run("delete", conversation, "--hub", "--yes", *options)
+        assert done.exit_code == 0, done.output
+        if options:
+            assert json.loads(done.stdout)["kept_by"] is None
+        else:
+            assert "copies stay with all other members and model hosts" in done.stderr
 
 
 async def says_as(terminal: Terminal, conversation: str, speaker: Speaker, text: str) -> None:
