@@ -263,12 +263,13 @@ async def join(
             await require_link(replica, session.settings.sync_timeout_s)
         timeout_s = 0.0 if no_wait else None
         await await_grant(replica, invitation, timeout_s=timeout_s, report=session.say_waiting)
+        # First, or a command behind a kill would send what is fetched to another hub.
+        save_hub(session.folder, invitation.hub_address)
         fetched = await fetch(session, replica, invitation.conversation)
         if fetched.refusal is not None:
             raise fetched.refusal
         if fetched.held is not None:
             await session.use(replica.store, invitation.conversation)
-    save_hub(session.folder, invitation.hub_address)
     entries = len(fetched.held.log) if fetched.held is not None else 0
     if session.out.as_json:
         session.out.emit(
