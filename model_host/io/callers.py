@@ -53,9 +53,10 @@ class Callers:
         if len(conversation) != ID_BYTES:
             raise ArgumentInvalid("conversation: 32 bytes")
         asked = ConversationId(conversation)
-        if asked not in self.replica.shelf:
-            await self.replica.on_demand.ask(asked)
         held = self.replica.shelf.get(asked)
+        if held is None or not held.is_member(peer):  # of the store, a role may be missing yet
+            await self.replica.on_demand.ask(asked)
+            held = self.replica.shelf.get(asked)
         if held is None or not held.is_member(peer):
             selection = self.replica.on_demand.selection
             if selection.creator(asked) == peer and not selection.may_open(asked):

@@ -58,6 +58,7 @@ from replica.io import (
     Replica,
     add_services,
     bounded_server,
+    hear_list,
     listen,
     load_or_begin,
     load_or_create_secret,
@@ -203,8 +204,8 @@ def _store_in(data_dir: Path) -> Path:
 
 
 async def _ready(replica: Replica, address: str) -> None:
-    """Wait until the hub lists this host, or has not answered: it is ready in either case."""
-    await replica.wait_for(lambda: replica.hub.is_tried, LINK_WAIT_S)
+    """Wait until the hub lists this host, and conversations to it, or has not answered."""
+    await hear_list(replica, LINK_WAIT_S)
     log.info("host ready", address=address, key=short(replica.public))
 
 

@@ -68,7 +68,7 @@ from replica.io.key_refusals import KeyFileGone
 from replica.io.keyless import Keyless
 from replica.io.keys import load_or_begin, load_or_create, load_or_create_secret
 from replica.io.linked_hosts import hosts_of, linked_hosts
-from replica.io.listing import listed
+from replica.io.listing import hear_list, listed
 from replica.io.local_frames import WriteUnconfirmed
 from replica.io.logger import get_logger
 from replica.io.logs import LogFormat, configure_log, log_to_stderr
@@ -192,6 +192,7 @@ __all__ = [
     "guarded_streams",
     "has_joined",
     "has_lost_grpc",
+    "hear_list",
     "held_at_hub",
     "hosts_of",
     "import_entries",

@@ -1,8 +1,12 @@
-"""The conversations a hub lists to a key, asked for once (spec/04-link §4, LINK-8)."""
+"""The conversations a hub lists to a key (spec/04-link §4, LINK-8)."""
 
+import asyncio
+
+from replica.errors import AntiphonError, ReplicaClosed
 from replica.ids import ConversationId
 from replica.io import status
 from replica.io.hub_calls import HubCalls
+from replica.io.replica import Replica
 from replica.io.short_link import Call, cut_short, send, short_link
 from replica.limits import CREDIT_BYTES, LISTED_MAX, VERSION
 from replica.link import Close, Credit, Hello, Listing, Ping, Pong, decode_frame
@@ -21,6 +25,23 @@ async def listed(calls: HubCalls) -> tuple[ConversationId, ...]:
     async with short_link(calls.channel, ticket, _WANTED) as call:
         await send(call, Hello((VERSION,), follow=True), Ping(0))
         return await _read(call)
+
+
+async def hear_list(replica: Replica, timeout_s: float) -> None:
+    """Wait until a replica that follows has the beginning of the hub's list.
+
+    Returns where no hub answers in time, or it refuses. Raises ReplicaClosed.
+    """
+    try:
+        async with asyncio.timeout(timeout_s):
+            await replica.wait_for(lambda: replica.hub.is_tried, timeout_s)
+            if replica.hub.is_linked:
+                # The list is sent with the Welcome, before any later answer on the connection.
+                await replica.calls().authenticate()
+    except ReplicaClosed:
+        raise
+    except (AntiphonError, TimeoutError):
+        return  # what is wrong with the hub, its link reports
 
 
 async def _read(call: Call) -> tuple[ConversationId, ...]:

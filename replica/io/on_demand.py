@@ -37,14 +37,19 @@ class OnDemand:
     async def ask(self, conversation: ConversationId) -> None:
         """Open a listed conversation, and wait until it is in sync or refused.
 
-        Does nothing for one that is in use, and for one that the policy does not admit.
+        Does nothing for one that the policy does not admit. One that is in use is waited for
+        alone; while no hub is linked, nothing is.
         """
         listed, now = self._driver.core.listed, time.monotonic()
-        if listed.is_used(conversation) or not self.selection.may_open(conversation):
+        if not self.selection.may_open(conversation):
             return
-        listed.ask(conversation, now)
-        self._driver.do(self._driver.core.handle_deadline(now))
-        await self._wait_for(lambda: self._hub.state(conversation) in _DECIDED, ASK_TIMEOUT_S)
+        if not listed.is_used(conversation):
+            listed.ask(conversation, now)
+            self._driver.do(self._driver.core.handle_deadline(now))
+        await self._wait_for(lambda: self._is_decided(conversation), ASK_TIMEOUT_S)
+
+    def _is_decided(self, conversation: ConversationId) -> bool:
+        return self._hub.is_away or self._hub.state(conversation) in _DECIDED
 
     @contextmanager
     def using(self, conversation: ConversationId) -> Iterator[None]:

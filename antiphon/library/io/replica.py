@@ -33,6 +33,7 @@ from replica.io import (
     documents,
     has_joined,
     has_lost_grpc,
+    hear_list,
     keys,
     require_link,
     save_hub,
@@ -282,16 +283,9 @@ class Replica(Unpickled, Opened):
         core = self._core
         if not core.hub.is_configured:
             return
-        await core.wait_for(lambda: core.hub.is_tried, SYNC_S)
-        if not self.is_linked:
-            return
-        try:
-            # The listing is sent with the Welcome, before any later answer on the connection.
-            async with asyncio.timeout(SYNC_S):
-                await core.calls().authenticate()
-        except (Unavailable, TimeoutError):
-            return
-        await core.wait_for(lambda: all(map(self._is_settled, self._listed)), SYNC_S)
+        await hear_list(core, SYNC_S)
+        if self.is_linked:
+            await core.wait_for(lambda: all(map(self._is_settled, self._listed)), SYNC_S)
 
     def _is_settled(self, conversation: ConversationId) -> bool:
         hub = self._core.hub

@@ -10,9 +10,10 @@ from model_host.io.server import HostServer
 from model_host.io.server import start as start_host
 from replica.conversation import encode_invitation
 from replica.errors import AntiphonError
+from replica.ids import EntryId
 from replica.io import Redeeming, invite
 from replica.io.host_calls import HostCalls
-from replica.log.body import Role
+from replica.log.body import Grant, Member, Role
 from replica.log.entry import public_key
 from tests.model_host.io.served_host import ServedHost
 from tests.support.callers import until
@@ -58,6 +59,21 @@ async def test_a_call_opens_its_conversation_and_names_the_policy_to_its_creator
         assert error.value.reason == "OWNER_NOT_SERVED"
         assert await refused(host, talk, 9) == "CONVERSATION_NOT_FOUND"
         assert host.host.conversations["creator"] == 1
+
+
+async def test_a_host_that_is_ready_serves_what_its_hub_lists(served: ServedHost) -> None:
+    settings = {"data_dir": served.folder / "host", "hub": served.hub.address}
+    async with start_host(HostConfig(**settings), served.engine) as host:
+        talk = await Talk.begin(served.replica, host.key)
+        await host.replica.wait_for(lambda: talk.id in host.replica.shelf, 30)
+    newcomer = key_of(9)
+    grant = Member(Grant(public_key(newcomer), Role.READER))
+    await talk.replica.append(talk.id, grant, parents=(EntryId(talk.id),))
+    await until(lambda: not served.replica.hub.unsynced(talk.id))
+    async with start_host(HostConfig(**settings, open_unasked_max=0), served.engine) as host:
+        assert host.replica.on_demand.selection.creator(talk.id) == served.replica.public
+        async with HostCalls(host.address, newcomer, host.key) as calls:
+            assert (await calls.count_tokens(talk.id, text="a")).tokens == 1
 
 
 async def begun(served: ServedHost) -> Talk:

@@ -7,6 +7,8 @@ from pathlib import Path
 from replica.core.selection import FollowPolicy, LeftOut
 from replica.ids import ConversationId, EntryId, PublicKey
 from replica.io.hub_calls import HubCalls
+from replica.io.listing import hear_list
+from replica.io.replica import Replica
 from replica.io.store import Store
 from replica.link.events import SyncState
 from replica.log.body import Grant, Member, Request, Role, Sampling
@@ -101,3 +103,18 @@ async def test_only_the_conversations_of_named_creators_are_opened(tmp_path: Pat
         assert list(host.replica.shelf) == [people[-1].id]
         await host.replica.on_demand.ask(people[0].id)
         assert people[0].id not in host.replica.shelf
+
+
+async def test_the_beginning_of_the_list_is_heard_unless_the_hub_is_away(tmp_path: Path) -> None:
+    closed = FollowPolicy(open_max=1, unasked_max=0)
+    async with scene(tmp_path, POLICY) as (served, _, people):
+        person, address = people[0], served.hub.address
+        store, key = tmp_path / "mine.db", person.writer.key
+        async with Replica.open(store, key, address, follow=closed) as mine:
+            await hear_list(mine, PATIENCE_S)
+            assert mine.on_demand.selection.listed == {person.id}
+            assert person.id not in mine.shelf
+    async with Replica.open(store, key, address, follow=closed) as mine:
+        await hear_list(mine, PATIENCE_S)
+        assert mine.hub.is_away
+        await mine.on_demand.ask(person.id)  # ends at once
