@@ -1,6 +1,6 @@
 """`antiphon export`, `import` and `delete` of whole conversations."""
 
-import re
+import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -10,28 +10,26 @@ from typing import Annotated, Any
 import typer
 from rich.text import Text
 
+from antiphon.cli.bundle_file import blobs_of, opened_bundle, store_blobs, write_bundle
 from antiphon.cli.command import ConversationArgument, command, is_confirmed
 from antiphon.cli.errors import ChecksFailed, Unconfirmed
 from antiphon.cli.findings import check
 from antiphon.cli.log import print_row
 from antiphon.cli.losses import losses_in
 from antiphon.cli.names import Names
-from antiphon.cli.new_file import check_replaceable, new_file
 from antiphon.cli.next_command import next_command
 from antiphon.cli.overview import title_of
 from antiphon.cli.records import entry_record
 from antiphon.cli.rows import TALK, counted, entries_at, row_of
 from antiphon.cli.second_look import held_of
 from antiphon.cli.session import Session, load_from
-from antiphon.cli.verify import read_bundle
 from replica.conversation import Conversation, newest_place, removal_of
 from replica.errors import AntiphonError
-from replica.ids import ConversationId, Digest, EntryId, PublicKey, short
+from replica.ids import ConversationId, EntryId, PublicKey, short
 from replica.io import Blobs, Replica, forget_answered, import_entries, void_invitations
-from replica.log import Bundle, encode_bundle
-from replica.refusals import BlobMissing, ConversationDeleted, ConversationUnknown
+from replica.log import Bundle
+from replica.refusals import ConversationDeleted, ConversationUnknown
 
-_BLOB_NAME = re.compile("[0-9a-f]{64}")
 _NAMED = 4
 """Keys that a line names."""
 
@@ -66,8 +64,8 @@ async def export(
         losses = await losses_in(store, held)
     # Without all membership entries, a revoked key could count as a member.
     held.require_whole()
-    blobs = await _blobs_of(session, held.id)
-    size = _write_bundle(file, held, blobs, force=force)
+    blobs = await blobs_of(session, held.id)
+    size = await asyncio.to_thread(write_bundle, file, held, blobs, force=force)
     if session.out.as_json:
         session.out.emit(
             {
@@ -93,22 +91,26 @@ async def import_(
     ] = False,
 ) -> None:
     """Import a conversation from a file, verify it, and send it to the hub."""
-    bundle = read_bundle(file)
-    if read_only:
-        _show_bundle(session, bundle)
-        return
-    async with session.replica() as replica:
-        conversation = bundle.entries[0].conversation
-        before = await _ids_held(replica, conversation)
-        new = {entry.id for entry in bundle.entries} - before
-        asks = before and new
-        at_hub = await held_of(session, replica, conversation, new) if asks else frozenset()
-        imported = await import_entries(replica, bundle.entries)
-        await _store_blobs(session, imported, bundle)
-        await session.use(replica.store, imported)
-        kept = len(at_hub & (await replica.load(imported)).log.covered()) if at_hub else 0
-        counts = _Counts(len(bundle.entries), len(new), kept)
-        await _report_import(session, replica, imported, counts)
+    with opened_bundle(file) as bundle:
+        if read_only:
+            _show_bundle(session, bundle)
+            return
+        async with session.replica() as replica:
+            await _import(session, replica, bundle)
+
+
+async def _import(session: Session, replica: Replica, bundle: Bundle) -> None:
+    conversation = bundle.entries[0].conversation
+    before = await _ids_held(replica, conversation)
+    new = {entry.id for entry in bundle.entries} - before
+    asks = before and new
+    at_hub = await held_of(session, replica, conversation, new) if asks else frozenset()
+    imported = await import_entries(replica, bundle.entries)
+    await store_blobs(session, imported, bundle)
+    await session.use(replica.store, imported)
+    kept = len(at_hub & (await replica.load(imported)).log.covered()) if at_hub else 0
+    counts = _Counts(len(bundle.entries), len(new), kept)
+    await _report_import(session, replica, imported, counts)
 
 
 async def delete(
@@ -197,46 +199,6 @@ def _asks_first(
         f"Delete it from {where}?",
         Unconfirmed("there is no terminal to ask whether to delete it"),
     )
-
-
-async def _blobs_of(session: Session, conversation: ConversationId) -> dict[Digest, bytes]:
-    """Read the local blobs; one that fails its digest is left out with a note."""
-    folder = session.settings.blobs_path / conversation.hex()
-    blobs = Blobs(session.settings.blobs_path)
-    found: dict[Digest, bytes] = {}
-    for path in sorted(folder.glob("*")) if folder.is_dir() else []:
-        if not _BLOB_NAME.fullmatch(path.name):
-            continue  # an upload that is not whole, or no file of ours
-        digest = Digest(bytes.fromhex(path.name))
-        try:
-            pieces = [piece async for piece in blobs.read(conversation, digest)]
-        except BlobMissing as error:
-            session.out.note(f"blob {short(digest)} is left out: {error.detail}")
-            continue
-        found[digest] = b"".join(pieces)
-    return found
-
-
-def _write_bundle(
-    file: Path, held: Conversation, blobs: dict[Digest, bytes], *, force: bool
-) -> int:
-    """Write the file atomically; return its size in bytes."""
-    check_replaceable(file, force=force)
-    with new_file(file, force=force) as stream:
-        for piece in encode_bundle(held.log.entries.values(), blobs.items()):
-            stream.write(piece)
-        return stream.tell()
-
-
-async def _store_blobs(session: Session, conversation: ConversationId, bundle: Bundle) -> None:
-    blobs = Blobs(session.settings.blobs_path)
-    for digest, data in bundle.blobs.items():
-        state = await blobs.stat(conversation, digest)
-        if state.complete or not data:
-            continue
-        offset = state.committed_bytes if state.size_bytes == len(data) else 0
-        async with await blobs.open_write(conversation, digest, len(data), offset) as writer:
-            await writer.write(data[offset:])
 
 
 async def _ids_held(replica: Replica, conversation: ConversationId) -> set[EntryId]:

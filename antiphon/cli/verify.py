@@ -9,6 +9,7 @@ import typer
 from rich.text import Text
 
 from antiphon.cli import second_look
+from antiphon.cli.bundle_file import opened_bundle
 from antiphon.cli.command import ConversationArgument, command
 from antiphon.cli.errors import ChecksFailed, EndLost, UsageInvalid, file_unusable
 from antiphon.cli.findings import Findings, check
@@ -17,7 +18,7 @@ from antiphon.cli.session import STILL_READ, Session
 from replica.conversation import Quarantined
 from replica.ids import ConversationId, EntryId, short
 from replica.io import Store, open_read_only
-from replica.log import BUNDLE_MAGIC, Bundle, Entry, decode_bundle
+from replica.log import Entry
 
 
 def register(app: typer.Typer) -> None:
@@ -48,8 +49,8 @@ def register(app: typer.Typer) -> None:
             findings, differs = await second_look.look(session, conversation)
             found = [findings]
         elif bundle is not None:
-            entries = read_bundle(bundle).entries
-            found = [check(entries[0].conversation, entries)]
+            with opened_bundle(bundle) as opened:
+                found = [check(opened.entries[0].conversation, opened.entries)]
         else:
             found, lost = await _check_store(session, conversation, everything=everything)
         for findings in found:
@@ -123,20 +124,6 @@ def _report(session: Session, findings: Findings) -> None:
         out.item(Text.assemble(("    bad   ", "red")), words)
     for words in findings.noted:
         out.item(Text.assemble(("    note  ", "yellow")), words)
-
-
-def read_bundle(path: Path) -> Bundle:
-    """Read a bundle. Raises FileUnusable, BundleInvalid, DraftUnknown.
-
-    What does not begin like one is not read on: a large file, or a device without an end.
-    """
-    try:
-        with path.open("rb") as file:
-            beginning = file.read(len(BUNDLE_MAGIC))
-            rest = file.read() if beginning == BUNDLE_MAGIC else b""
-    except OSError as error:
-        raise file_unusable(path, error) from error
-    return decode_bundle(beginning + rest)
 
 
 def read_file(path: Path, bytes_max: int) -> bytes:

@@ -4,6 +4,7 @@ Pure: a question is a JSON object, and so is its answer.
 """
 
 from collections.abc import Callable
+from io import BytesIO
 from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -137,7 +138,7 @@ def _call_key(question: Json) -> Json:
 
 def _bundle(question: Json) -> Json:
     try:
-        bundle = decode_bundle(bytes.fromhex(question["bytes"]))
+        bundle = decode_bundle(BytesIO(bytes.fromhex(question["bytes"])))
     except AntiphonError as error:
         return {"reason": error.reason}
     entries, blobs = _hexes(e.id for e in bundle.entries), sorted(_hexes(bundle.blobs))

@@ -18,7 +18,7 @@ from replica.io.answers import (
 from replica.io.asked_host import HostMissing, choose_host
 from replica.io.awaited_host import AwaitedHost
 from replica.io.blob_calls import BlobCalls
-from replica.io.blob_files import BlobState
+from replica.io.blob_files import BlobState, pieces_of
 from replica.io.blob_tally import BlobQuota
 from replica.io.blob_writer import BlobWriter
 from replica.io.blobs import Blobs
@@ -222,6 +222,7 @@ __all__ = [
     "own_key_of",
     "pending_joins",
     "petnames",
+    "pieces_of",
     "pin",
     "pinned_key",
     "program_settings",

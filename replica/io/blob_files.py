@@ -13,7 +13,7 @@ import contextlib
 import fcntl
 import hashlib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from io import FileIO
 from pathlib import Path
@@ -200,6 +200,14 @@ def read_chunk(file: FileIO, hasher: "hashlib._Hash | None") -> bytes:
     if hasher is not None:
         hasher.update(chunk)
     return chunk
+
+
+def pieces_of(whole: Path) -> Iterator[bytes]:
+    """Yield the bytes of a whole blob, which are not verified. Raises BlobMissing."""
+    file, _ = open_whole(whole, 0)
+    with file:
+        while chunk := read_chunk(file, None):
+            yield chunk
 
 
 def sha256(path: Path) -> bytes:

@@ -94,11 +94,14 @@ EQUIVALENT: dict[str, str] = {
     "replica/log/log.py: Log._insert: without not in not is_known(header.kind)": _UNASKED,
     "replica/log/log.py: Log._insert: never header.track != Track.MEMBERSHIP": _NEVER,
     "replica/log/bundle.py: _Reader.add: never kind != _END": _LATER,
-    "replica/log/bundle.py: _Reader.record: never content_at > self.end": _LATER,
-    "replica/log/bundle.py: _Reader.record: content_at > self.end -> content_at >= "
-    "self.end": _LATER,
-    "replica/log/bundle.py: _Reader.record: never size > self.end - content_at": _LATER,
-    "replica/log/bundle.py: _Reader.record: other sign in self.end - content_at": _LATER,
+    "replica/log/bundle.py: _Reader.record: never left < 0": _LATER,
+    "replica/log/bundle.py: _Reader.record: left < 0 -> left <= 0": _LATER,
+    "replica/log/bundle.py: _Reader.record: never size > left": _LATER,
+    "replica/log/bundle.py: _Reader.record: other sign in self.end - self.at": _LATER,
+    "replica/log/bundle.py: _Reader.record: other sign in self.end - self.at - "
+    "_RECORD.size": _LATER,
+    "replica/log/bundle.py: _Reader.add_blob: other sign in at + ID_BYTES": _UNASKED,
+    "replica/log/bundle.py: _Reader.add_blob: other sign in size - ID_BYTES": _UNASKED,
     "replica/order/verdict.py: judge: log.entries[counts].order_key < "
     "entry.order_key -> log.entries[counts].order_key <= entry.order_key": _NEVER,
     "replica/order/verdict.py: is_closed: never not closing": _FORM,

@@ -2,13 +2,14 @@ import dataclasses
 import hashlib
 import random
 import struct
+from io import BytesIO
 
 import pytest
 
 from replica.ids import Digest
 from replica.limits import DRAFT
 from replica.log.body import Message, Opaque, Speaker
-from replica.log.bundle import MAGIC, decode_bundle, encode_bundle
+from replica.log.bundle import MAGIC, BlobSource, Bundle, decode_bundle, encode_bundle
 from replica.log.entry import Entry
 from replica.refusals import BundleInvalid, DraftUnknown
 from tests.support.writers import Writer, log, said
@@ -19,7 +20,12 @@ def blob(content: bytes) -> tuple[Digest, bytes]:
 
 
 def bundle(entries: list[Entry], *blobs: tuple[Digest, bytes]) -> bytes:
-    return b"".join(encode_bundle(entries, blobs))
+    sources = [BlobSource(digest, len(content), [content]) for digest, content in blobs]
+    return b"".join(encode_bundle(entries, sources))
+
+
+def decoded(data: bytes) -> Bundle:
+    return decode_bundle(BytesIO(data))
 
 
 def sealed(data: bytes) -> bytes:
@@ -38,9 +44,9 @@ def draft(number: int) -> bytes:
 def test_a_bundle_gives_back_the_conversation_in_order() -> None:
     entries = log(20)
     shuffled = random.Random(1).sample(entries, len(entries))
-    decoded = decode_bundle(bundle(shuffled))
-    assert decoded.entries == tuple(entries)
-    assert decoded.blobs == {}
+    read = decoded(bundle(shuffled))
+    assert read.entries == tuple(entries)
+    assert read.blobs == {}
 
 
 def test_the_same_conversation_always_gives_the_same_bundle() -> None:
@@ -49,7 +55,43 @@ def test_the_same_conversation_always_gives_the_same_bundle() -> None:
 
 def test_blobs_come_along() -> None:
     blobs = (blob(b"picture"), blob(b""), blob(bytes(100_000)))
-    assert decode_bundle(bundle(log(2), *blobs)).blobs == dict(blobs)
+    found = decoded(bundle(log(2), *blobs)).blobs
+    assert {digest: b"".join(one.pieces()) for digest, one in found.items()} == dict(blobs)
+    assert b"".join(found[blobs[2][0]].pieces(99_999)) == b"\0"
+
+
+class Counted(BytesIO):
+    """A file that notes the largest part that was read of it at once."""
+
+    largest = 0
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        data = super().read(size)
+        self.largest = max(self.largest, len(data))
+        return data
+
+
+def test_a_blob_is_never_whole_in_memory() -> None:
+    large = blob(bytes(4_000_000))
+    file = Counted(bundle(log(2), large))
+    found = decode_bundle(file).blobs[large[0]]
+    assert max(map(len, found.pieces())) <= file.largest <= 256 * 1024
+
+
+def test_a_file_that_becomes_shorter_while_it_is_read_is_refused() -> None:
+    picture = blob(b"picture")
+    file = BytesIO(bundle(log(2), picture))
+    found = decode_bundle(file).blobs[picture[0]]
+    file.truncate(found.at + 3)
+    with pytest.raises(BundleInvalid, match="became shorter"):
+        list(found.pieces())
+
+
+@pytest.mark.parametrize("content", [b"pictures", b"picturE"])
+def test_a_blob_that_changed_is_not_encoded(content: bytes) -> None:
+    digest, picture = blob(b"picture")
+    with pytest.raises(BundleInvalid, match="does not have its size and digest"):
+        list(encode_bundle(log(2), [BlobSource(digest, len(picture), [content])]))
 
 
 def test_opaque_parts_and_missing_bodies_are_kept_as_they_are() -> None:
@@ -62,7 +104,7 @@ def test_opaque_parts_and_missing_bodies_are_kept_as_they_are() -> None:
     withheld = dataclasses.replace(
         writer.write(genesis.conversation, said("gone"), parents=[opaque]), body=None
     )
-    assert decode_bundle(bundle([genesis, opaque, withheld])).entries[1:] == (opaque, withheld)
+    assert decoded(bundle([genesis, opaque, withheld])).entries[1:] == (opaque, withheld)
 
 
 @pytest.mark.parametrize(
@@ -81,16 +123,16 @@ def test_any_flipped_bit_is_found() -> None:
         bad = bytearray(data)
         bad[at] ^= 1 << at % 8
         with pytest.raises(BundleInvalid):
-            decode_bundle(bytes(bad))
+            decoded(bytes(bad))
 
 
 def test_any_cut_is_found() -> None:
     data = bundle(log(2), blob(b"picture"))
     for size in range(len(data)):
         with pytest.raises(BundleInvalid):
-            decode_bundle(data[:size])
+            decoded(data[:size])
     with pytest.raises(BundleInvalid):
-        decode_bundle(data + b"\0")
+        decoded(data + b"\0")
 
 
 def test_a_refusal_names_the_record_and_its_byte() -> None:
@@ -99,7 +141,7 @@ def test_a_refusal_names_the_record_and_its_byte() -> None:
     genesis = len(MAGIC) + len(draft(DRAFT))
     first = genesis + 9 + struct.unpack_from("<Q", good, genesis + 1)[0]
     with pytest.raises(BundleInvalid, match=f"record 2 at byte {first}: "):
-        decode_bundle(sealed(good[:first] + record(9, b"")))
+        decoded(sealed(good[:first] + record(9, b"")))
 
 
 @pytest.mark.parametrize(
@@ -113,6 +155,7 @@ def test_a_refusal_names_the_record_and_its_byte() -> None:
         (record(1, b"\xff"), "not a Entry"),
         (b"\x01", "middle of a record"),
         (struct.pack("<BQ", 1, 2**64 - 1), "longer than the file"),
+        (record(1, bytes(1024 * 1024 + 1)), "longer than an entry"),
         (record(3, struct.pack("<QQ", 3, 0)) + b"more", "follow the end"),
         (struct.pack("<BQQ", 4, 8, DRAFT), "record type 4"),
     ],
@@ -121,7 +164,7 @@ def test_wrong_records_are_refused_even_with_a_right_digest(tail: bytes, why: st
     data = bundle(log(2))
     records = data[: -32 - 9 - 16]
     with pytest.raises(BundleInvalid, match=why):
-        decode_bundle(sealed(records + tail))
+        decoded(sealed(records + tail))
 
 
 def test_order_is_checked_even_with_a_right_digest() -> None:
@@ -129,37 +172,37 @@ def test_order_is_checked_even_with_a_right_digest() -> None:
     magic, genesis, first, second, _, _ = pieces
     end = record(3, struct.pack("<QQ", 3, 0))
     with pytest.raises(BundleInvalid, match="order"):
-        decode_bundle(sealed(magic + genesis + second + first + end))
+        decoded(sealed(magic + genesis + second + first + end))
     with pytest.raises(BundleInvalid, match="genesis"):
-        decode_bundle(sealed(magic + first + second + end))
+        decoded(sealed(magic + first + second + end))
     picture = record(2, b"".join(blob(b"x")))
     with pytest.raises(BundleInvalid, match="before blobs"):
-        decode_bundle(sealed(magic + genesis + picture + first + end))
+        decoded(sealed(magic + genesis + picture + first + end))
     with pytest.raises(BundleInvalid, match="count"):
-        decode_bundle(sealed(magic + record(3, struct.pack("<QQ", 0, 0))))
+        decoded(sealed(magic + record(3, struct.pack("<QQ", 0, 0))))
 
 
 def test_a_body_that_fails_its_digest_is_refused() -> None:
     entries = log(1)
     bad = dataclasses.replace(entries[1], body=bytes(len(entries[1].body or b"")))
     with pytest.raises(BundleInvalid, match=r"record 2 at byte .*SHA-256"):
-        decode_bundle(bundle([entries[0], bad]))
+        decoded(bundle([entries[0], bad]))
 
 
 @pytest.mark.parametrize("number", [DRAFT - 1, DRAFT + 1, 2**64 - 1])
 def test_a_bundle_of_another_draft_is_refused_with_the_way_out(number: int) -> None:
     rest = bundle(log(2))[len(MAGIC) + len(draft(DRAFT)) : -32]
     with pytest.raises(DraftUnknown, match=f"draft {number};") as caught:
-        decode_bundle(sealed(MAGIC + draft(number) + rest))
+        decoded(sealed(MAGIC + draft(number) + rest))
     assert "antiphon export" in caught.value.next_step
     # The draft number is read before the records, whatever these hold in another draft.
     with pytest.raises(DraftUnknown):
-        decode_bundle(sealed(MAGIC + draft(number) + record(77, b"later")))
+        decoded(sealed(MAGIC + draft(number) + record(77, b"later")))
 
 
 def test_a_bundle_of_the_first_draft_is_distinguished_from_a_damaged_one() -> None:
     rest = bundle(log(2))[len(MAGIC) + len(draft(DRAFT)) : -32]
     with pytest.raises(DraftUnknown, match="draft 1;"):
-        decode_bundle(sealed(MAGIC + rest))
+        decoded(sealed(MAGIC + rest))
     with pytest.raises(BundleInvalid, match="8 bytes"):
-        decode_bundle(sealed(MAGIC + record(4, b"") + rest))
+        decoded(sealed(MAGIC + record(4, b"") + rest))

@@ -1,0 +1,98 @@
+"""The file of a bundle, and the blobs in it: neither is ever whole in memory."""
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from shutil import copyfileobj
+from tempfile import TemporaryFile
+from typing import BinaryIO
+
+from antiphon.cli.errors import file_unusable
+from antiphon.cli.new_file import check_replaceable, new_file
+from antiphon.cli.session import Session
+from replica.conversation import Conversation
+from replica.ids import ConversationId, Digest, short
+from replica.io import Blobs, pieces_of
+from replica.log import (
+    BUNDLE_MAGIC,
+    BlobSource,
+    Bundle,
+    decode_bundle,
+    encode_bundle,
+)
+from replica.refusals import BlobMissing
+
+_BLOB_NAME = re.compile("[0-9a-f]{64}")
+
+
+@contextmanager
+def opened_bundle(path: Path) -> Iterator[Bundle]:
+    """Read and check a bundle; its blobs can be read during the block.
+
+    Raises FileUnusable, BundleInvalid, DraftUnknown.
+    """
+    try:
+        with path.open("rb") as given, _seekable(given) as file:
+            yield decode_bundle(file)
+    except OSError as error:
+        raise file_unusable(path, error) from error
+
+
+@contextmanager
+def _seekable(given: BinaryIO) -> Iterator[BinaryIO]:
+    """Give a file that can be sought in: a pipe is copied to a file without a name.
+
+    What does not begin like a bundle is not read on.
+    """
+    if given.seekable():
+        yield given
+        return
+    beginning = given.read(len(BUNDLE_MAGIC))
+    with TemporaryFile() as copy:
+        copy.write(beginning)
+        if beginning == BUNDLE_MAGIC:
+            copyfileobj(given, copy)
+        yield copy
+
+
+async def blobs_of(session: Session, conversation: ConversationId) -> list[BlobSource]:
+    """Check the local blobs; one that fails its digest is left out with a note."""
+    folder = session.settings.blobs_path / conversation.hex()
+    blobs = Blobs(session.settings.blobs_path)
+    found = []
+    for path in sorted(folder.glob("*")) if folder.is_dir() else []:
+        if not _BLOB_NAME.fullmatch(path.name):
+            continue  # an upload that is not whole, or no file of ours
+        digest, size = Digest(bytes.fromhex(path.name)), 0
+        try:
+            async for piece in blobs.read(conversation, digest):
+                size += len(piece)
+        except BlobMissing as error:
+            session.out.note(f"blob {short(digest)} is left out: {error.detail}")
+            continue
+        found.append(BlobSource(digest, size, pieces_of(path)))
+    return found
+
+
+def write_bundle(file: Path, held: Conversation, blobs: list[BlobSource], *, force: bool) -> int:
+    """Write the file atomically; return its size in bytes. It waits for the disk."""
+    check_replaceable(file, force=force)
+    with new_file(file, force=force) as stream:
+        for piece in encode_bundle(held.log.entries.values(), blobs):
+            stream.write(piece)
+        return stream.tell()
+
+
+async def store_blobs(session: Session, conversation: ConversationId, bundle: Bundle) -> None:
+    """Store the blobs of an open bundle that are not here yet."""
+    blobs = Blobs(session.settings.blobs_path)
+    for digest, blob in bundle.blobs.items():
+        state = await blobs.stat(conversation, digest)
+        if state.complete or not blob.size_bytes:
+            continue
+        offset = state.committed_bytes if state.size_bytes == blob.size_bytes else 0
+        writing = await blobs.open_write(conversation, digest, blob.size_bytes, offset)
+        async with writing as writer:
+            for piece in blob.pieces(offset):
+                await writer.write(piece)

@@ -1,0 +1,64 @@
+"""The blobs of a bundle: from one machine to another, through a file or a pipe."""
+
+import hashlib
+import os
+from pathlib import Path
+from threading import Thread
+
+import pytest
+
+from tests.antiphon.cli.conftest import Terminal, World
+
+PICTURE = bytes(range(256)) * 3_000
+
+
+def put(me: Terminal, conversation: str, name: str, content: bytes) -> Path:
+    folder = me.data_dir / "blobs" / conversation
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / name).write_bytes(content)
+    return folder / name
+
+
+@pytest.fixture
+def exported(me: Terminal, tmp_path: Path) -> Path:
+    """A bundle with one blob, of a conversation with another one that is damaged."""
+    conversation = me.record("new")["conversation"]
+    put(me, conversation, hashlib.sha256(PICTURE).hexdigest(), PICTURE)
+    put(me, conversation, "0" * 64, b"damaged")
+    file = tmp_path / "talk.bundle"
+    result = me.run("export", conversation, str(file))
+    assert "1 blob," in result.stdout
+    assert "blob 000000000000 is left out" in result.stderr
+    return file
+
+
+def blobs(me: Terminal) -> dict[str, bytes]:
+    return {file.name: file.read_bytes() for file in me.data_dir.glob("blobs/*/*")}
+
+
+def test_the_blobs_of_a_bundle_are_stored(world: World, exported: Path) -> None:
+    other = world.replica("other")
+    other.ok("import", str(exported), "--read-only")
+    assert not blobs(other)
+    for _ in range(2):
+        other.ok("import", str(exported))
+        assert blobs(other) == {hashlib.sha256(PICTURE).hexdigest(): PICTURE}
+
+
+def test_a_bundle_is_read_from_a_pipe(world: World, exported: Path, tmp_path: Path) -> None:
+    other, pipe = world.replica("other"), tmp_path / "pipe"
+    os.mkfifo(pipe)
+    writer = Thread(target=pipe.write_bytes, args=[exported.read_bytes()])
+    writer.start()
+    other.ok("import", str(pipe))
+    writer.join()
+    assert blobs(other) == {hashlib.sha256(PICTURE).hexdigest(): PICTURE}
+
+
+def test_a_pipe_that_does_not_begin_like_a_bundle_is_refused(me: Terminal, tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    writer = Thread(target=pipe.write_bytes, args=[b"#!/bin/sh"])
+    writer.start()
+    assert me.refused("import", str(pipe)) == "BUNDLE_INVALID"
+    writer.join()
