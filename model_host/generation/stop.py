@@ -97,7 +97,8 @@ def unfinished(data: bytes) -> bytes:
     """
     for count in range(min(3, len(data)), 0, -1):
         tail = data[-count:]
-        if tail[0] < 0xC0:
+        # Python's decoder takes the first two bytes of a surrogate for an unfinished character.
+        if tail[0] < 0xC0 or (tail[0] == 0xED and tail[1:] >= b"\xa0"):
             continue
         try:
             text, _ = codecs.utf_8_decode(tail, "strict", False)

@@ -102,6 +102,8 @@ def test_partial_text_is_the_text_of_all_bytes() -> None:
 def test_unfinished_are_bytes_that_could_still_become_a_character() -> None:
     assert unfinished("a🦊".encode()[:-1]) == "🦊".encode()[:-1]
     assert unfinished(b"a\xe0\x80") == b""  # an overlong form is invalid already
+    assert unfinished(b"a\xed\xa0") == b""  # so is a surrogate
+    assert unfinished("a\ud7ff".encode()[:-1]) == "\ud7ff".encode()[:-1]
     assert unfinished(b"a\x80") == b""
     assert unfinished("é".encode()) == b""
     assert unfinished(b"") == b""

@@ -35,10 +35,17 @@ def test_bytes_that_are_no_character_are_shown_as_the_replacement_character() ->
 
 
 def test_broken_bytes_before_an_unfinished_character_are_shown_at_the_end() -> None:
-    for data, shown in ((b"\xf3\xf3\xf3", 2), (b"\xf3\xb1\xf3\xb1", 1), (b"\xf3", 0)):
+    broken = ((b"\xf3\xf3\xf3", 2), (b"\xf3\xb1\xf3\xb1", 1), (b"\xf3", 0), (b"\xed\xbf", 2))
+    for data, shown in broken:
         visible = VisibleText(Bytes(), ())
         text = "".join(pushed(visible, data)) + visible.finish(can_continue=True).decode()
         assert text == "\ufffd" * shown
+
+
+def test_an_answer_does_not_begin_with_bytes_that_the_one_before_showed_as_broken() -> None:
+    visible = VisibleText(Bytes(), (), b"a\xed\xa0")
+    text = "".join(pushed(visible, b"\x80b")) + visible.finish(can_continue=False).decode()
+    assert text == "\ufffdb"
 
 
 def test_bytes_broken_by_a_stop_string_are_shown_at_the_end() -> None:
