@@ -257,7 +257,12 @@ def check_receipt(receipt: Receipt, host: PublicKey | None = None) -> None:
 
 def check_findings(receipt: Receipt, findings: Collection[Finding]) -> None:
     """Raise ReceiptInvalid unless the receipt sums up these findings (spec/07-host HOST-79)."""
-    summary = summary_of(findings)
+    if any(len(one) != ID_BYTES for f in findings for one in (f.answer, f.render_digest)):
+        raise ReceiptInvalid("an id or digest of a finding has not 32 bytes")
+    try:
+        summary = summary_of(findings)
+    except struct.error as error:
+        raise ReceiptInvalid(f"a number of a finding is out of range: {error}") from error
     stated = Summary(**{name: getattr(receipt, name) for name in Summary.__dataclass_fields__})
     if len({finding.answer for finding in findings}) < len(findings) or stated != summary:
         raise ReceiptInvalid("it is not the receipt of these findings")

@@ -160,6 +160,13 @@ def test_numbers_out_of_range_and_bytes_that_are_no_receipt_are_refused():
         decode_receipt(b"\xff")
 
 
+def test_findings_with_numbers_out_of_range_or_cut_off_ids_are_refused():
+    changes = ({"outcome": 300}, {"cause": -1}, {"answer": b"g" * 33}, {"render_digest": b"d"})
+    for change in changes:
+        with pytest.raises(ReceiptInvalid, match="of a finding"):
+            reply(OF_FINDINGS, [replace(FINDINGS[0], **change), FINDINGS[1]])
+
+
 def test_the_receipt_of_another_host_is_refused():
     with pytest.raises(ReceiptInvalid):
         check_receipt(RECEIPT, Writer(4).public)
