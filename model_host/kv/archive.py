@@ -94,14 +94,17 @@ class Archive:
         self._buffer = bytearray()
 
     def manifest(self) -> Manifest:
-        """Read the manifest, whose pieces have no files. Raises ArchiveInvalid."""
+        """Read the manifest, whose pieces lie in the archive. Raises ArchiveInvalid."""
         length = int.from_bytes(self._read(_LENGTH_BYTES), "little")
         if length > MANIFEST_BYTES_MAX:
             raise ArchiveInvalid
         try:
-            return decode_manifest(bytes(self._read(length)), self._key)
+            manifest = decode_manifest(bytes(self._read(length)), self._key)
         except CheckpointCorrupt as error:
             raise ArchiveInvalid(error.detail) from error
+        if manifest != _located(manifest):
+            raise ArchiveInvalid("Its payloads do not lie one behind the other.")
+        return manifest
 
     def payloads(self, manifest: Manifest) -> Iterator[Bytes]:
         """Read the payloads, the archive's end included. Raises ArchiveInvalid."""

@@ -219,5 +219,9 @@ def _reason_of(vector: Vector, data: bytes) -> str | None:
         manifest = _decode(content[4 : 4 + length], key)
     except Exception:  # noqa: BLE001  # whatever it is, the archive is of no use
         return "ARCHIVE_INVALID"
-    sizes = sum(piece["length"] for piece in manifest["pieces"])
-    return None if len(content) == 4 + length + sizes else "ARCHIVE_INVALID"
+    end = 0
+    for piece in manifest["pieces"]:
+        if (piece["file"], int(piece["offset"])) != ("archive", end):
+            return "ARCHIVE_INVALID"
+        end += piece["length"]
+    return None if len(content) == 4 + length + end else "ARCHIVE_INVALID"

@@ -140,7 +140,10 @@ def _all_refused() -> list[Vector]:
     def sealed(text: bytes, number: int = 0, *, last: bool = True) -> bytes:
         return HEADER + cipher.encrypt(nonce(number, last=last), text, None)
 
-    short = replace(manifest, pieces=(replace(manifest.pieces[0], length=49),))
+    def moved(**change: Any) -> bytes:
+        one = replace(manifest, pieces=(replace(manifest.pieces[0], **change),))
+        return sealed(_content(one, payloads))
+
     disk = _content(manifest, payloads, sha256(b"ring checkpoint"))
     mixed = bytes(11) + b"\x01"
     little = HEADER + cipher.encrypt(mixed[::-1], content, None)
@@ -163,9 +166,11 @@ def _all_refused() -> list[Vector]:
         _refused("nonce-order", "a nonce that begins with the mark", little, INVALID),
         _refused("key-of-disk", "a manifest under the key of those on disk", sealed(disk), INVALID),
         _refused("payload-short", "a payload shorter than its manifest says",
-                 sealed(_content(short, payloads)), INVALID),
+                 moved(length=49), INVALID),
         _refused("payload-long", "a byte behind the last payload",
                  sealed(content + b"\0"), INVALID),
+        _refused("piece-file", "a piece in another file", moved(file="brchive"), INVALID),
+        _refused("piece-offset", "a piece that begins elsewhere", moved(offset=1), INVALID),
         _refused("length", "a manifest longer than the content", sealed(b"\xff\xff\0\0"), INVALID),
     ]  # fmt: skip
 

@@ -97,7 +97,7 @@ def _seals(bodies: list[Vector | None], authors: dict[int, str], follows: Follow
         identifier = sha256(b"render entry %d" % number).hex()
         body, author = given, authors.get(number, ADA)
         if body is not None and "generation" in body:
-            body = {"generation": body["generation"] | {"request": last_asked}}
+            body = {"generation": {"request": last_asked} | body["generation"]}
             author = HOST
         if body is not None and "request" in body:
             last_asked = identifier
@@ -225,6 +225,19 @@ def _turns() -> list[Vector]:
     ]  # fmt: skip
 
 
+def _headers() -> list[Vector]:
+    hello, yes, other = said("hello"), answer("yes"), answer("yes")
+    other["generation"]["request"] = sha256(b"render entry 1").hex()
+    return [
+        _vector("header-known", "a header that is the same behind all short sequences stays so",
+                [hello, *[asked(), yes, said("more")] * 2, asked()], template="late"),
+        _vector("header-known-whole", "also of a template that is not local",
+                [hello, *[asked(), yes, said("more")] * 2, asked()], template="late-numbered"),
+        _vector("answer-of-another", "an answer of another branch, right behind a header, is in"
+                " its turn", [hello, asked(), said("more"), asked(), other, asked()]),
+    ]  # fmt: skip
+
+
 def _contents() -> list[Vector]:
     digest = TOKENIZER.digest.hex()
     spelled = {"token_ids": TOKENIZER.encode("hello"), "tokenizer_digest": digest}
@@ -304,6 +317,8 @@ def _calls() -> list[Vector]:
         _vector("result-line-feeds", "a result is not merged with the marks around it",
                 [offer, hello, asked(), called, of(result(text("\n\n3\n")), speaker=TOOL),
                  asked()]),
+        _vector("result-ends", "nor, where there are no marks, with the text behind it",
+                [of(result(text("too")), text("l")), asked()], template="braces"),
         _vector("result-foreign", "a result of another key than the executor's renders nothing",
                 [offer, hello, asked(), called, three, asked()], authors={4: BOB}),
         _vector("result-executor", "the request names another executor",
@@ -385,7 +400,7 @@ def _refused() -> list[Vector]:
 
 def build() -> dict[str, object]:
     """Return the file."""
-    vectors = [*_turns(), *_contents(), *_tools(), *_calls(), *_refused()]
+    vectors = [*_turns(), *_headers(), *_contents(), *_tools(), *_calls(), *_refused()]
     told = {reading for vector in vectors for reading in vector["misread"]}
     assert set(READINGS.values()) <= told, set(READINGS.values()) - told
     return {

@@ -41,6 +41,9 @@ READINGS = {
     "run-together": "messages of one turn run together",
     "rewrites": "a header is replaced by the opening of its answer's turn later",
     "results-first": "the results of a message are looked at before its calls",
+    "headers-run": "a known header is looked for in longer contexts too",
+    "runs-on": "the text of a result runs into the text behind it",
+    "answers-apart": "an answer to another request opens a turn behind a header",
 }
 
 Vector = dict[str, Any]
@@ -221,7 +224,9 @@ class Rendering:
                 text.add_literal("Error: " if value["parts"] else "Error")
             for inner in value["parts"]:
                 self._part(text, inner, entry, number)
-            text.add_literal(known.result_ends if marks else "")
+            ends = known.result_ends if marks else ""
+            if ends or self.reading != "runs-on":
+                text.add_literal(ends)
         elif kind == "media":
             raise RefusedError("MEDIA_UNSUPPORTED")
 
@@ -253,6 +258,8 @@ class Rendering:
         if self.reading == "again":
             ids = self.tokenizer.encode("".join(part.get("text", "") for part in body["parts"]))
         follows = self.last_is_final and "request" in ((self.last or {})["body"] or {})
+        if self.reading == "answers-apart":
+            follows = follows and (self.last or {})["id"] == body["request"]
         return Fragment(entry, None if follows else "assistant", list(ids), recorded=True)
 
     def _drop_opaque(self, part: Vector, entry: str, number: int) -> None:
@@ -295,7 +302,7 @@ class Rendering:
         for number, one in enumerate(openings):
             is_last = one is self.fragments[-1]
             if one.asked and number and (is_last or self.reading != "rewrites"):
-                texts[number] = self.template.literals(turns[:number], header=True)[-1]
+                texts[number] = self._header(turns[:number])
         literals, found, last_id = iter(texts), [], None
         for one in self.fragments:
             ids = list(one.ids or [])
@@ -308,6 +315,11 @@ class Rendering:
                 last_id = one.ids[-1]
             found.append(ids)
         return found
+
+    def _header(self, turns: list[str]) -> str:
+        if self.reading == "headers-run":
+            return self.template.literals(turns, header=True)[-1]
+        return self.template.header(turns)
 
 
 def _definition(tool: Vector) -> str:

@@ -5,6 +5,7 @@ import re
 import struct
 from collections.abc import Sequence
 from dataclasses import astuple, dataclass
+from itertools import product
 
 from jinja2 import TemplateError, nodes
 from jinja2.ext import Extension
@@ -66,6 +67,14 @@ MOVED = (
     "{% if loop.last and messages[0].role == 'system' %}{{ messages[0].content }}\n{% endif %}"
     "{{ m.content }}<|im_end|>{% endfor %}"
 )
+LATE = (
+    "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>{% if messages|length > 3 %}!{% endif %}"
+    "assistant\n{% endif %}"
+)
+LATE_NUMBERED = LATE.replace("{{ m.role }}", "{{ loop.index }} {{ m.role }}")
+KNOWN_TURNS = 3
+"""A header is known if it is the same behind all sequences of up to this many turns."""
 
 
 class RefusedError(Exception):
@@ -196,6 +205,21 @@ class Template:
             raise RefusedError("TEMPLATE_UNSUPPORTED")
         return SENTINEL.split(text)
 
+    def header(self, turns: Sequence[str]) -> str:
+        """Return the header behind turns: that of the last role, if it is known."""
+        known = self._headers(turns[-1])
+        return known.pop() if len(known) == 1 else self.literals(turns, header=True)[-1]
+
+    def _headers(self, role: str) -> set[str]:
+        """Return the headers behind short sequences that end with a role."""
+        found = set()
+        for count in range(KNOWN_TURNS):
+            for before in product(ROLES.values(), repeat=count):
+                turns = (*before, role)
+                if self._opening(*turns, "assistant", exactly=True) is not None:
+                    found.add(self.literals(turns, header=True)[-1])
+        return found
+
     def _format(self) -> Format:
         call = {
             "type": "function",
@@ -219,8 +243,8 @@ class Template:
             return False
         return True
 
-    def _opening(self, *roles: str) -> str | None:
-        for turns in (roles, ("system", *roles)):
+    def _opening(self, *roles: str, exactly: bool = False) -> str | None:
+        for turns in (roles,) if exactly else (roles, ("system", *roles)):
             try:
                 return self.literals(turns, header=False)[-2]
             except RefusedError:
@@ -236,4 +260,6 @@ TEMPLATES = {
     "fused": Template(FUSED),
     "system-first": Template(SYSTEM_FIRST),
     "moved": Template(MOVED),
+    "late": Template(LATE),
+    "late-numbered": Template(LATE_NUMBERED),
 }
