@@ -29,6 +29,7 @@ from spec.vectors.make import (
     salts,
     sampler,
     signatures,
+    texts,
     visibility,
     wire,
 )
@@ -55,6 +56,7 @@ FILES = {
     "invitation.json": invitations.build,
     "call-key.json": call_keys.build,
     "calls.json": calls.build,
+    "text.json": texts.build,
     "draw.json": draw.build,
     "grammar.json": grammar.build,
     "profile.json": profile.build,
