@@ -1436,7 +1436,7 @@ class Generation(_message.Message):
     GRAMMAR_DIGEST_FIELD_NUMBER: _builtins.int
     visible_bytes: _builtins.int
     """How many bytes of the decoded tokens are visible, as parts of text have them:
-    U+FFFD counts as 3 bytes, calls and control tokens as none.
+    U+FFFD counts as 3 bytes, calls and tokens without bytes as none.
     """
     finish_reason: Global___FinishReason.ValueType
     """Why it ended."""

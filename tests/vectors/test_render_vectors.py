@@ -65,6 +65,11 @@ def test_tokenizer_templates_and_recipe_have_the_digests_of_the_file() -> None:
     assert {renderer.is_local for renderer in RENDERERS.values()} == {True, False}
 
 
+def test_tokens_have_the_bytes_of_the_file() -> None:
+    found = [TOKENIZER.token_bytes(token_id).hex() for token_id in range(TOKENIZER.token_count)]
+    assert found == FILE["tokenizer"]["bytes"]
+
+
 @pytest.mark.parametrize("vector", vectors_of("render"))
 def test_a_context_renders_to_the_tokens_of_the_vector(vector: Vector) -> None:
     renderer, listings = RENDERERS[vector["template"]], _listings(vector["seals"])

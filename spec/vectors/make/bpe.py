@@ -52,6 +52,13 @@ class Tokenizer:
         """The tokenizer's digest."""
         return sha256(b"antiphon/v1/tokenizer\0" + self.canonical.encode())
 
+    def token_bytes(self, token: int) -> bytes:
+        """Return the bytes of a token in an answer."""
+        text, kind = self.tokens[token], self.types[token]
+        if kind == NORMAL:
+            return bytes(map(CHARACTERS.index, text))
+        return text.encode() if kind == USER_DEFINED else b""
+
     def is_control(self, token: int) -> bool:
         """Say whether typed text never becomes this token."""
         return self.types[token] != NORMAL

@@ -407,7 +407,8 @@ def build() -> dict[str, object]:
         "file": "render",
         "spec": "spec/07-host §2",
         "comment": "`tokenizer`: byte-level BPE; ids are places in `tokens`, ranks those in"
-        " `merges`, and `pattern` divides a text into words. `templates` run as the chapter says."
+        " `merges`, `bytes` are those of each token, and `pattern` divides a text into words."
+        " `templates` run as the chapter says."
         " `formats`: the text under the digest of the formats, by which they are read. A vector:"
         " the entries that one `seal` after the other lists, and the owners; a `body` of null did"
         " not parse. `tokens` of each entry: `ids` of 4 bytes, little-endian, and a `text` for"
@@ -421,6 +422,7 @@ def build() -> dict[str, object]:
             "pattern": bpe.PATTERN,
             "tokens": list(TOKENIZER.tokens),
             "types": list(TOKENIZER.types),
+            "bytes": [TOKENIZER.token_bytes(i).hex() for i in range(len(TOKENIZER.tokens))],
             "merges": list(TOKENIZER.merges),
             "digest": TOKENIZER.digest.hex(),
         },
