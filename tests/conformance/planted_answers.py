@@ -8,9 +8,9 @@ from unittest import mock
 
 from model_host.batching import Batcher, Chosen, speculation
 from model_host.batching.speculation import GUESSES_MAX
-from model_host.generation import Run, VisibleText, planning
+from model_host.generation import Run, VisibleText, planning, stop
 from model_host.generation import text as visible_text
-from model_host.generation.stop import PartialText, StopMatcher
+from model_host.generation.stop import PartialText, StopMatcher, unfinished
 from model_host.rendering import Contexts, render
 from model_host.rendering.contents import Contents
 from model_host.replay import case as replay_case
@@ -110,6 +110,13 @@ def shows_unfinished_characters() -> Patch:
 
 def forgets_begun_characters() -> Patch:
     return mock.patch.object(visible_text, "unfinished", lambda _data: b"")
+
+
+def takes_surrogates_for_characters() -> Patch:
+    def begun(data):
+        return data[-2:] if data[-2:-1] == b"\xed" and data[-1:] >= b"\xa0" else unfinished(data)
+
+    return mock.patch.object(stop, "unfinished", begun)
 
 
 def renders_behind_the_newest_seal() -> Patch:
@@ -338,6 +345,7 @@ ANSWERS = [
     Planted(counts_bytes_before_they_are_replaced, "characters/undecodable-bytes"),
     Planted(shows_unfinished_characters, "characters/undecodable-bytes"),
     Planted(forgets_begun_characters, "characters/characters-in-pieces"),
+    Planted(takes_surrogates_for_characters, "characters/surrogates"),
     Planted(renders_behind_the_newest_seal, "answers/branches"),
     Planted(goes_on_at_the_newest_branch, "seals/branches"),
     Planted(queues_requests_that_fork, "seals/branches", hangs=True),

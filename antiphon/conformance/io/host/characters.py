@@ -12,6 +12,8 @@ from replica.log import LogitBias, Request, Sampling, text_of
 _case = CASES.theme("characters").shows
 RARE = ("\U000f1234", "\U0010abcd", "\U000e1f2b")
 """Characters of four different bytes each, which a tokenizer hardly joins."""
+NEAR = ("\ud7b0", "\ud7bb", "\ud7fb")
+"""Characters of three different bytes each, the first and the last of which begin a surrogate."""
 FIRST, LAST = 100.0, 40.0
 """Biases of the tokens of a cycle: far beyond the logits of all other tokens."""
 SHOWN = "\ufffd"
@@ -39,6 +41,16 @@ async def undecodable_bytes(run: UnderTest) -> None:
             await _check_shown(talk, request, wanted, SHOWN * shown)
 
 
+@_case("HOST-16")
+async def surrogates(run: UnderTest) -> None:
+    """The first two bytes of a surrogate can't become a character: they are shown as broken."""
+    async with run.talk() as talk, run.calls(talk) as calls:
+        begin, _, last = (await _single_bytes(talk, calls, NEAR))[1]
+        await talk.say()
+        request = (await talk.write(_cyclic(talk, (begin, last), 2))).id
+        await _check_shown(talk, request, [begin, last], 2 * SHOWN)
+
+
 @_case("HOST-16", "HOST-17")
 async def characters_in_pieces(run: UnderTest) -> None:
     """A character is shown once it is whole, be it in the answer that continues this one."""
@@ -55,9 +67,11 @@ async def characters_in_pieces(run: UnderTest) -> None:
         await _check_shown(talk, behind, ids[2:], character)
 
 
-async def _single_bytes(talk: Talk, calls: HostCalls) -> tuple[str, Sequence[int]]:
+async def _single_bytes(
+    talk: Talk, calls: HostCalls, characters: Sequence[str] = RARE
+) -> tuple[str, Sequence[int]]:
     """Return a character and the tokens of its bytes. Raises NotApplicable where it has others."""
-    for character in RARE:
+    for character in characters:
         size = len(character.encode())
         request = await talk.ask(2 * character, tokens=1)
         said = talk.held.log.entries[request].header.parents[0]
