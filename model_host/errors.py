@@ -3,6 +3,7 @@
     HostError
     ├── ModelFileError
     │   ├── ModelFileMissing          no file at the path, or none of this name in the folder
+    │   ├── ModelFileChanged          a file that was written or replaced while it was read
     │   ├── ModelFileInvalid          not a model file, or its header breaks the format
     │   ├── ModelFileTruncated        the file ends before its last tensor does
     │   ├── ModelArchitectureUnknown  an architecture, option or tensor unknown to the engine
@@ -54,6 +55,14 @@ class ModelFileMissing(ModelFileError):
     """There is no model file at this path, or a folder lacks one."""
 
     reason = "MODEL_FILE_MISSING"
+
+
+class ModelFileChanged(ModelFileError):
+    """The model file was changed or replaced while it was read."""
+
+    reason = "MODEL_FILE_CHANGED"
+    next_step = "Try again once nothing writes the file."
+    retryable = True
 
 
 class ModelFileInvalid(ModelFileError):

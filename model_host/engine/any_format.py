@@ -13,4 +13,6 @@ def open_model(path: Path | str) -> ModelFile:
     Raises a subclass of ModelFileError, or TokenizerUnknown.
     """
     path = Path(path)
-    return open_folder(path) if path.is_dir() else open_model_file(path)
+    file = open_folder(path) if path.is_dir() else open_model_file(path)
+    file.check_unchanged()
+    return file

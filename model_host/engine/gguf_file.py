@@ -13,7 +13,7 @@ from gguf.constants import GGMLQuantizationType
 from gguf.quants import dequantize
 
 from model_host.engine import rope_scaling
-from model_host.engine.file_digest import file_sha256
+from model_host.engine.file_digest import file_sha256, file_state
 from model_host.engine.four_bits import FOUR_BIT_TYPES, FourBits, four_bits
 from model_host.engine.generation_config import from_gguf
 from model_host.engine.gguf_header import TensorEntry, read_header
@@ -203,6 +203,7 @@ def open_model_file(path: Path | str) -> ModelFile:
 
 
 def _open(path: Path) -> ModelFile:
+    states = {path: file_state(path)}
     fields, entries = read_header(path)
     tensors = GgufTensors(path, entries)
     config = _config(fields, tensors.shapes)
@@ -218,5 +219,6 @@ def _open(path: Path) -> ModelFile:
         template=str(fields.get("tokenizer.chat_template", "")),
         interleaved=fields["general.architecture"] == "llama",
         tensors=tensors,
+        states=states,
         sampling=from_gguf(fields),
     )

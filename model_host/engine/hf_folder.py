@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 from safetensors import SafetensorError, safe_open
 
-from model_host.engine.file_digest import file_sha256
+from model_host.engine.file_digest import file_sha256, file_state
 from model_host.engine.four_bits import FourBits
 from model_host.engine.generation_config import from_folder
 from model_host.engine.hf_config import read_config, with_rope_scaling
@@ -162,8 +162,10 @@ def open_folder(folder: Path) -> ModelFile:
 
 
 def _open_folder(folder: Path) -> ModelFile:
+    states = {folder / CONFIG: file_state(folder / CONFIG)}
     fields = read_json(folder / CONFIG)
     files = _files(folder)
+    states |= {path: file_state(path) for path in files}
     tensors = _tensors(files)
     with naming(folder / CONFIG):
         config = read_config(fields, tensors.shapes)
@@ -173,12 +175,13 @@ def _open_folder(folder: Path) -> ModelFile:
         config = with_rope_scaling(config, fields)
     return ModelFile(
         path=folder,
-        sha256=folder_sha256([folder / CONFIG, *files]),
+        sha256=folder_sha256([*states]),
         name=name_from(folder.resolve().name),
         config=config,
         tokenizer=read_tokenizer(folder, fields, config.vocab),
         template=read_template(folder),
         interleaved=False,
         tensors=tensors,
+        states=states,
         sampling=from_folder(_generation(folder)),
     )

@@ -15,9 +15,11 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
+from model_host.engine.file_digest import FileState, file_state
 from model_host.engine.four_bits import FourBits
 from model_host.errors import (
     ModelArchitectureUnknown,
+    ModelFileChanged,
     ModelFileError,
     ModelFileInvalid,
     ModelTensorMissing,
@@ -90,7 +92,18 @@ class ModelFile:
     template: str
     interleaved: bool
     tensors: TensorSource
+    states: Mapping[Path, FileState | None]
+    """Of each file that `sha256` covers, from before anything of it was read."""
     sampling: Mapping[str, object] = field(default_factory=dict)
+
+    def check_unchanged(self) -> None:
+        """Raise ModelFileChanged unless all that was read so far is of the files of `sha256`.
+
+        The header, the digest and the tensors are read one after the other, by the path.
+        """
+        changed = [path for path, state in self.states.items() if file_state(path) != state]
+        if changed:
+            raise ModelFileChanged(f"{changed[0]} was changed or replaced while it was read.")
 
 
 @contextmanager

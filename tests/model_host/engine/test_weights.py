@@ -1,19 +1,24 @@
 """Converted weights are cached by content, and a broken cache is never used."""
 
 import logging
+import shutil
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from gguf import GGMLQuantizationType as Kind
 
-from model_host.engine import weights
+from model_host.engine import gguf_file, open_model, weights
 from model_host.engine.gguf_file import open_model_file
 from model_host.engine.weights import load_weights, soonest_numerics, unpermute
 from model_host.engine.weights_cache import WeightsCache
-from tests.model_host.engine import tiny_model
+from model_host.errors import ModelFileChanged
+from tests.model_host.engine import tiny_folder, tiny_model
 from tests.model_host.io.damage import flip_at
+
+NORM = "output_norm.weight"
 
 
 def _same(a: dict[str, torch.Tensor], b: dict[str, torch.Tensor]) -> bool:
@@ -117,3 +122,45 @@ def test_the_soonest_numerics_are_those_of_the_model_and_the_machine(
         monkeypatch.setattr(weights, "packed_available", lambda _dtype, can=packed_bf16: can)
         assert soonest_numerics(four_bits) == of_four_bits
         assert soonest_numerics(plain) == of_plain
+
+
+@pytest.mark.parametrize("name", ["model.gguf", "model.safetensors"])
+def test_weights_of_a_file_replaced_since_its_digest_are_neither_used_nor_kept(
+    tmp_path: Path, name: str
+) -> None:
+    """They would go by the profile of the old ones, also at each later start (DECISIONS D629)."""
+    folder, width = tmp_path / "model", tiny_model.LLAMA.width
+    if name == "model.gguf":
+        model = folder / name
+        folder.mkdir()
+        tiny_model.write(model)
+        other = tiny_model.write(tmp_path / "other", extra={NORM: np.full(width, 2, np.float32)})
+    else:
+        model = tiny_folder.write(folder)
+        made = tiny_folder.write(tmp_path / "other", extra={"model.norm.weight": torch.ones(width)})
+        other = made / name
+    file = open_model(model)
+    other.replace(folder / name)
+    for cache in (WeightsCache(tmp_path), None):
+        with pytest.raises(ModelFileChanged, match=name):
+            load_weights(file, "fp32", cache)
+    assert not list(tmp_path.rglob("*.weights"))
+    assert not load_weights(open_model(model), "fp32", WeightsCache(tmp_path)).from_cache
+
+
+def test_a_file_written_while_it_is_opened_is_refused(
+    tiny_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its header would be of the old bytes, and its digest of the new ones."""
+    path = tmp_path / "model.gguf"
+    shutil.copy(tiny_path, path)
+    read_header = gguf_file.read_header
+
+    def written_meanwhile(opened: Path) -> Any:
+        header = read_header(opened)
+        flip_at(opened, -1)
+        return header
+
+    monkeypatch.setattr(gguf_file, "read_header", written_meanwhile)
+    with pytest.raises(ModelFileChanged):
+        open_model(path)
