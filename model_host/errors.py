@@ -32,8 +32,7 @@
     │       └── CheckpointDiskFull    the file system refused more bytes
     ├── ArchiveError
     │   ├── ArchiveInvalid            bytes of a checkpoint archive were changed, cut off or moved
-    │   ├── ArchiveForeign            an archive of another key ring, model, numerics or owner
-    │   └── ArchiveTooLarge           more bytes than a host accepts
+    │   └── ArchiveForeign            an archive of another key ring, model, numerics or owner
     └── GenerationRefused             a request that can't be answered: model_host/refusals.py
 
 A checkpoint error reaches a user of Export alone: all others prefill instead, and count the error.
@@ -266,10 +265,3 @@ class ArchiveForeign(ArchiveError):
 
     reason = "ARCHIVE_FOREIGN"
     next_step = "Import it at a host with the same model and numerics, and a copy of the key ring."
-
-
-class ArchiveTooLarge(ArchiveError):
-    """The archive has more bytes than a host accepts."""
-
-    reason = "ARCHIVE_TOO_LARGE"
-    next_step = "Do nothing: the host computes the context from the log."

@@ -13,7 +13,6 @@ import structlog
 from antiphon.v1 import host_pb2 as pb
 from model_host.errors import (
     ArchiveInvalid,
-    ArchiveTooLarge,
     CheckpointWriteFailed,
 )
 from model_host.io.archive_files import append, store_archive, unnamed_file
@@ -24,6 +23,7 @@ from model_host.io.profiles import Loaded, Profiles
 from model_host.kv import (
     ARCHIVE_SALT_BYTES,
     Manifest,
+    archive_bytes,
     conversation_of,
     encrypt_archive,
     last_seal,
@@ -31,7 +31,7 @@ from model_host.kv import (
 from replica import limits
 from replica.conversation import Conversation
 from replica.ids import EntryId, PublicKey, short
-from replica.io import next_message, rpc, to_the_end
+from replica.io import ArchiveTooLarge, next_message, rpc, to_the_end
 from replica.limits import ARCHIVE_BYTES_MAX, EXPORTS_MAX, IMPORT_TIMEOUT_S, IMPORTS_MAX
 from replica.log import Kind
 from replica.refusals import NotAllowed, StoreReadOnly
@@ -78,7 +78,7 @@ class ArchiveService:
     async def export(
         self, request: pb.ExportRequest, context: rpc.Context
     ) -> AsyncIterator[pb.ExportResponse]:
-        """Yield an archive of the newest checkpoint. Raises CheckpointMissing.
+        """Yield an archive of the newest checkpoint. Raises CheckpointMissing, ArchiveTooLarge.
 
         A caller that does not read loses its place: gRPC can't end the call (DECISIONS D35).
         """
@@ -99,6 +99,8 @@ class ArchiveService:
         async with self._profiles.using(offer) as loaded:
             namespace = loaded.namespaces.stored(held)
         manifest = await asyncio.to_thread(self._pages.newest, held.id, namespace)
+        if (size := archive_bytes(manifest)) > ARCHIVE_BYTES_MAX:
+            raise ArchiveTooLarge(f"It has {size:,} bytes; hosts take {ARCHIVE_BYTES_MAX:,}.")
         payloads = (self._pages.read(held.id, piece) for piece in manifest.pieces)
         salt = os.urandom(ARCHIVE_SALT_BYTES)
         parts = encrypt_archive(self._ring_key, held.id, salt, manifest, payloads)

@@ -5,6 +5,7 @@ from model_host.kv.archive import (
     ARCHIVE_HEADER_BYTES,
     ARCHIVE_SALT_BYTES,
     Archive,
+    archive_bytes,
     conversation_of,
     encrypt_archive,
 )
@@ -60,6 +61,7 @@ __all__ = [
     "StoreCounters",
     "Stored",
     "UnpinnedSource",
+    "archive_bytes",
     "canonical_json",
     "common_tokens",
     "conversation_of",

@@ -67,6 +67,13 @@ def encrypt_archive(
     yield cipher.encrypt(_nonce(number, is_last=True), bytes(text), None)
 
 
+def archive_bytes(manifest: Manifest) -> int:
+    """Return the size of the archive of a checkpoint."""
+    head = encode_manifest(_located(manifest), b"")
+    text = _LENGTH_BYTES + len(head) + manifest.nbytes
+    return ARCHIVE_HEADER_BYTES + text + _TAG_BYTES * -(-text // _TEXT_BYTES)
+
+
 def conversation_of(header: bytes) -> bytes:
     """Return the conversation that an archive claims to be of. Raises ArchiveInvalid."""
     if len(header) < ARCHIVE_HEADER_BYTES or not header.startswith(MAGIC):

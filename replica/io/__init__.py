@@ -41,7 +41,7 @@ from replica.io.grpc_server import (
     run_until_stopped,
     server_failed,
 )
-from replica.io.host_calls import HostCalls, HostUnreachable
+from replica.io.host_calls import ArchiveTooLarge, HostCalls, HostUnreachable
 from replica.io.host_views import ContextPages, HostSample, PagedEntry, RunningRequest
 from replica.io.hub_calls import HubCalls, pin, pinned_key
 from replica.io.hub_channel import open_channel
@@ -111,6 +111,7 @@ __all__ = [
     "LOOK_AGAIN_S",
     "STOP_GRACE_S",
     "AnswerOverdue",
+    "ArchiveTooLarge",
     "Asked",
     "AwaitedHost",
     "BlobCalls",

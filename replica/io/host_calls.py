@@ -11,6 +11,7 @@ from antiphon.v1 import host_pb2 as pb
 from antiphon.v1 import sync_pb2
 from antiphon.v1.host_pb2_grpc import HostServiceStub
 from replica.conversation import NO_ENTRY, Finding, Receipt, ReplayMode, check_reply
+from replica.errors import HostError
 from replica.ids import ConversationId, Digest, EntryId, PublicKey
 from replica.io import rpc, status
 from replica.io.call_end import typed_end
@@ -19,6 +20,7 @@ from replica.io.forked import note_grpc
 from replica.io.grpc_server import require_loopback
 from replica.io.host_views import ContextPages, HostSample, pages_from_pb, sample_from_pb
 from replica.io.replays import ReplayEvent, event_from_pb, replay_request
+from replica.limits import ARCHIVE_BYTES_MAX
 from replica.refusals import HubUnreachable, Unauthenticated
 
 WARM_TIMEOUT_S = 600.0
@@ -38,6 +40,13 @@ class NotAHost(HostUnreachable):
     reason = "NOT_A_HOST"
     next_step = "Give a model host's address, or none, and the host is asked that the hub names."
     retryable = False
+
+
+class ArchiveTooLarge(HostError):
+    """The archive has more bytes than a host accepts."""
+
+    reason = "ARCHIVE_TOO_LARGE"
+    next_step = "Do nothing: the host computes the context from the log."
 
 
 class HostCalls(Closing):
@@ -137,13 +146,20 @@ class HostCalls(Closing):
         return list(response.checkpoints)
 
     async def export(self, conversation: ConversationId) -> AsyncIterator[bytes]:
-        """Yield the parts of an archive of a conversation's newest checkpoint."""
+        """Yield the parts of an archive of a conversation's newest checkpoint.
+
+        Raises ArchiveTooLarge, also where a host goes on beyond what any host takes.
+        """
         await self.authenticate()
         call = self._stub.Export(
             pb.ExportRequest(conversation=conversation), metadata=self._metadata()
         )
+        size = 0
         try:
             async for response in call:
+                size += len(response.data)
+                if size > ARCHIVE_BYTES_MAX:
+                    raise ArchiveTooLarge(f"The host sends more than {ARCHIVE_BYTES_MAX:,} bytes.")
                 yield response.data
         except grpc.aio.AioRpcError as error:
             with self._reached():

@@ -6,6 +6,7 @@ import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
+from itertools import repeat
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +25,9 @@ from model_host.kv.checkpoint import Manifest
 from replica import limits
 from replica.errors import AntiphonError, StoreError, Unavailable
 from replica.ids import ConversationId, PublicKey
+from replica.io import host_calls
 from replica.io.call_end import typed_end
-from replica.io.host_calls import HostCalls
+from replica.io.host_calls import ArchiveTooLarge, HostCalls
 from replica.io.keys import load_or_create
 from replica.limits import IMPORTS_MAX
 from replica.log.body import Grant, Member, Revocation, Role, Sampling
@@ -220,6 +222,30 @@ async def test_an_export_ends_for_a_member_that_is_removed_while_it_is_read(
             with pytest.raises(AntiphonError) as ended:
                 _ = [part async for part in reading]
             assert ended.value.reason == "CONVERSATION_NOT_FOUND"
+
+
+async def test_an_archive_that_no_host_takes_is_neither_sent_nor_received(
+    served: ServedHost, monkeypatch: pytest.MonkeyPatch
+):
+    async with served.host() as host:
+        talk = await Talk.begin(served.replica, host.key)
+        await talk.ask(LONG, tokens=2)
+        await served.kept(talk, host, 1)
+        async with HostCalls(host.address, served.replica.key, host.key) as calls:
+            size = sum([len(part) async for part in calls.export(talk.id)])
+            monkeypatch.setattr(archive_service, "ARCHIVE_BYTES_MAX", size - 1)
+            with pytest.raises(ArchiveTooLarge, match=f"It has {size:,} bytes"):
+                _ = [part async for part in calls.export(talk.id)]
+            monkeypatch.setattr(archive_service, "ARCHIVE_BYTES_MAX", size)
+            assert size == sum([len(part) async for part in calls.export(talk.id)])
+            # A host that sends without end.
+            monkeypatch.setattr(archive_service, "encrypt_archive", lambda *_: repeat(b"x" * 1_000))
+            monkeypatch.setattr(host_calls, "ARCHIVE_BYTES_MAX", 5_500)
+            received = []
+            with pytest.raises(ArchiveTooLarge, match="sends more"):
+                async for part in calls.export(talk.id):
+                    received.append(part)  # counted when it is cut off
+            assert len(received) == 5
 
 
 async def test_readers_and_strangers_neither_export_nor_import(served: ServedHost):

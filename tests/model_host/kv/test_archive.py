@@ -13,6 +13,7 @@ from model_host.kv.archive import (
     ARCHIVE_CHUNK_BYTES,
     ARCHIVE_HEADER_BYTES,
     Archive,
+    archive_bytes,
     conversation_of,
     encrypt_archive,
 )
@@ -67,6 +68,7 @@ def test_an_archive_holds_a_checkpoint(tokens: int) -> None:
     assert replace(found, pieces=()) == replace(manifest, pieces=())
     assert all(np.array_equal(a, b) for a, b in zip(payloads, bodies, strict=True))
     assert conversation_of(data[:ARCHIVE_HEADER_BYTES]) == CONVERSATION
+    assert archive_bytes(manifest) == len(data)
     assert all(payload.tobytes() not in data for payload in payloads)
 
 
