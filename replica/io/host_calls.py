@@ -19,7 +19,7 @@ from replica.io.closing import Closing
 from replica.io.forked import note_grpc
 from replica.io.grpc_server import require_loopback
 from replica.io.host_views import ContextPages, HostSample, pages_from_pb, sample_from_pb
-from replica.io.replays import ReplayEvent, event_from_pb, replay_request
+from replica.io.replays import Findings, ReplayEvent, event_from_pb, replay_request
 from replica.limits import ARCHIVE_BYTES_MAX
 from replica.refusals import HubUnreachable, Unauthenticated
 
@@ -175,7 +175,7 @@ class HostCalls(Closing):
         Raises ReceiptInvalid, and ReplayBusy's reason and other refusals of the host.
         """
         host = await self.authenticate()  # a stream is not tried twice
-        findings: list[Finding] = []
+        findings = Findings()
         request = replay_request(conversation, mode, from_entry)
         call = self._stub.Replay(request, metadata=self._metadata())
         try:
@@ -185,10 +185,10 @@ class HostCalls(Closing):
                     case None:
                         continue
                     case Finding():
-                        findings.append(event)
+                        findings.add(event, response.ByteSize())
                     case Receipt():
                         check_reply(
-                            event, findings, host=host, conversation=conversation, mode=mode,
+                            event, findings.all, host=host, conversation=conversation, mode=mode,
                             from_entry=from_entry or NO_ENTRY,
                         )  # fmt: skip
                 yield event

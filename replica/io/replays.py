@@ -5,6 +5,7 @@ from typing import cast
 
 from antiphon.v1 import host_pb2 as pb
 from replica.conversation import NO_TOKEN, Finding, Judge, Receipt, ReceiptInvalid, ReplayMode
+from replica.errors import with_step
 from replica.ids import ConversationId, Digest, EntryId, PublicKey
 from replica.log import parse
 
@@ -24,6 +25,27 @@ class ReplayProgress:
 
 
 ReplayEvent = ReplayProgress | Finding | Receipt
+
+FINDINGS_BYTES_MAX = 128 * 1024 * 1024
+"""Bytes of the findings that a client keeps for the receipt: log probabilities of all tokens that
+a host may replay have 32 MiB."""
+
+
+class Findings:
+    """The findings of a replay, against which its receipt is checked."""
+
+    def __init__(self) -> None:
+        """Start empty."""
+        self.all: list[Finding] = []
+        self._bytes = 0
+
+    def add(self, finding: Finding, nbytes: int) -> None:
+        """Keep a finding that came in so many bytes. Raises ReceiptInvalid (DECISIONS D633)."""
+        self._bytes += nbytes
+        if self._bytes > FINDINGS_BYTES_MAX:
+            most = f"the host's findings have more than {FINDINGS_BYTES_MAX:,} bytes"
+            raise with_step(ReceiptInvalid(most), "Replay with `--host KEY` at another host.")
+        self.all.append(finding)
 
 
 def replay_request(

@@ -11,9 +11,10 @@ from model_host.errors import ReplayBusy
 from model_host.io import replay_handler, replay_stream
 from model_host.io.replay_handler import ReplayHandler
 from model_host.replay import parts_of
-from replica.conversation import Receipt, ReplayMode
+from replica.conversation import Finding, Receipt, ReceiptInvalid, ReplayMode
 from replica.errors import AntiphonError
 from replica.io import ReplayEvent, event_to_pb
+from replica.io import replays as replay_messages
 from replica.io.host_calls import HostCalls
 from replica.refusals import SlowReader
 from tests.model_host.io.two_profiles import KV_BYTES, TwoProfiles, two_profiles
@@ -59,6 +60,20 @@ async def test_a_caller_that_reads_nothing_keeps_no_profile_loaded(tmp_path: Pat
         assert two.loaded == ["second"]
         *_, last = [event async for event in events]  # it is all there
         assert isinstance(last, Receipt)
+
+
+async def test_a_caller_keeps_no_more_findings_than_a_replay_may_have(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(replay_messages, "FINDINGS_BYTES_MAX", 3 * len(LONG))
+    async with two_profiles(tmp_path) as two, calls_of(two) as calls:
+        for _ in range(4):
+            await two.talk.ask("hello", tokens=1)
+        found = []
+        with pytest.raises(ReceiptInvalid, match="findings have more than 3,000,000 bytes"):
+            async for event in calls.replay(two.talk.id, ReplayMode.VERIFY):
+                found += [event] if isinstance(event, Finding) else []
+        assert len(found) == 2
 
 
 async def test_a_caller_that_reads_too_slowly_loses_its_replay(
