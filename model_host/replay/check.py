@@ -277,8 +277,11 @@ class AnswerCheck:
         usage, prompt = self.recorded.usage, len(self.context.ids)
         parts = usage.cached_tokens + usage.restored_tokens + usage.prefilled_tokens
         # All are 0 where the prefill was cut short (spec/07-host §5).
-        if usage.prompt_tokens not in (0, prompt) or parts != usage.prompt_tokens:
+        if usage.prompt_tokens not in (0, prompt):
             self._note(Cause.USAGE, f"it states {usage.prompt_tokens} prompt tokens, not {prompt}")
+        if parts != usage.prompt_tokens:
+            words = f"{parts} cached, restored and prefilled tokens of {usage.prompt_tokens}"
+            self._note(Cause.USAGE, f"it states {words}")
         if usage.output_tokens != len(self.recorded.token_ids):
             self._note(Cause.USAGE, f"it states {usage.output_tokens} output tokens")
 

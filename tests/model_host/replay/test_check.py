@@ -280,3 +280,24 @@ def test_answers_of_one_recipe_share_a_sampler():
     samplers = Samplers()
     assert samplers.of(RECIPE_DIGEST) is samplers.of(RECIPE_DIGEST) is samplers.present
     assert samplers.of(None) is samplers.of(Digest(bytes(32))) is None
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        ({"prompt_tokens": 1, "prefilled_tokens": 1}, "it states {1} prompt tokens, not {0}"),
+        ({"cached_tokens": 1}, "it states {1} cached, restored and prefilled tokens of {0}"),
+        ({"output_tokens": 1}, "it states 4 output tokens"),
+    ],
+)
+def test_a_usage_that_differs_is_told_by_the_numbers_that_do(more: dict[str, int], words: str):
+    def stated(honest: Generation) -> Generation:
+        usage = honest.usage
+        grown = {name: getattr(usage, name) + count for name, count in more.items()}
+        return replace(honest, usage=replace(usage, **grown))
+
+    check = check_of(answered(3, change=stated))
+    for index, token_id in enumerate(check.recorded.token_ids):
+        check.receive(index, choosing(token_id))
+    found, prompt = check.finding(), len(check.context.ids)
+    assert (found.cause, found.detail) == (Cause.USAGE, words.format(prompt, prompt + 1))
