@@ -7,6 +7,7 @@ control the reader's terminal.
 """
 
 import json
+import math
 import os
 import sys
 from typing import Any
@@ -51,9 +52,11 @@ class Output:
         self.people = Console(stderr=True, highlight=False, soft_wrap=True, _environ=known)
 
     def emit(self, record: dict[str, Any]) -> None:
-        """Write one JSON object as a line of data."""
+        """Write one JSON object as a line of data; a number that JSON lacks is null."""
         only_ascii = not (sys.stdout.encoding or "").lower().startswith("utf")
-        line = json.dumps(record, ensure_ascii=only_ascii, separators=(",", ":"))
+        line = json.dumps(
+            _finite(record), ensure_ascii=only_ascii, separators=(",", ":"), allow_nan=False
+        )
         sys.stdout.write(line.translate(_ESCAPED) + "\n")
         sys.stdout.flush()
 
@@ -119,6 +122,19 @@ class Output:
 def harmless(text: str) -> str:
     """Return text with visible symbols in place of control characters."""
     return text.translate(_VISIBLE)
+
+
+def _finite(value: Any) -> Any:
+    """Return a value for JSON without numbers that are not finite, as peers may send them."""
+    match value:
+        case float():
+            return value if math.isfinite(value) else None
+        case dict():
+            return {key: _finite(each) for key, each in value.items()}
+        case list() | tuple():
+            return [_finite(each) for each in value]
+        case _:
+            return value
 
 
 def _line_of(shown: str | Text) -> Text:

@@ -1,6 +1,7 @@
 """Text of others can't control the reader's terminal."""
 
 import json
+import math
 
 import pytest
 
@@ -31,6 +32,14 @@ def test_json_escapes_them_and_loses_nothing(capsys: pytest.CaptureFixture[str])
     line = capsys.readouterr().out
     assert line.rstrip("\n").isprintable()
     assert json.loads(line) == {"text": HARMFUL, "name": "Ünal 日本"}
+
+
+def test_json_has_null_for_numbers_that_it_lacks(capsys: pytest.CaptureFixture[str]) -> None:
+    """A host may state any, and strict readers refuse a line with NaN in it."""
+    sample = {"hit_rate": math.nan, "rates": [(math.inf, 1), -math.inf, 0.5, 2]}
+    Output(as_json=True).emit({"metrics": sample})
+    line = capsys.readouterr().out
+    assert line == '{"metrics":{"hit_rate":null,"rates":[[null,1],null,0.5,2]}}\n'
 
 
 def test_a_width_of_zero_is_no_width(
