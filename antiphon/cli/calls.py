@@ -1,11 +1,13 @@
 """The open calls of tools that a branch waits for: whose they are, and how they end."""
 
+from antiphon.cli.errors import NothingAwaited
 from antiphon.cli.next_command import next_command
 from antiphon.cli.session import Session
 from replica.conversation import (
     ABANDONED,
     Conversation,
     Place,
+    awaited,
     call_to_close,
     calls_ahead,
     closing_result,
@@ -56,21 +58,39 @@ def abandon_step(session: Session, call_id: str) -> str:
     return next_command(session.settings, "cancel", "--call", call_id)
 
 
-def say_calls(session: Session, replica: Replica, held: Conversation, place: Place) -> None:
-    """Print a note for each call without a result that a message would wait behind."""
+def say_calls(
+    session: Session, replica: Replica, held: Conversation, place: Place, what: str = "this"
+) -> None:
+    """Print a note for each call without a result that a message, named `what`, waits behind."""
     owners = held.log.membership.owner_keys()
     for one in calls_ahead(held, place):
         call = f"the tool call {one.call.call_id} ({one.call.name})"
+        abandon = abandon_step(session, one.call.call_id)
         if one.asked.executor != replica.public:
             session.out.note(f"note: {call} of {short(one.asked.executor)} has no result yet")
             if one.asked.may_close(replica.public, owners, is_error=True):
-                step = abandon_step(session, one.call.call_id)
-                session.out.note(f"      `{step}` goes on without it")
+                session.out.note(f"      `{abandon}` goes on without it")
             continue
-        session.out.note(f"note: {call} of your key has no result; this waits for it")
+        session.out.note(f"note: {call} of your key has no result; {what} waits for it")
         if not replica.processes.is_claimed(held.id + one.request):
             step = next_command(session.settings, "send", "TEXT", "--result", one.call.call_id)
             session.out.note(f"      no program works on it; run it again, or `{step}`")
+            session.out.note(f"      `{abandon}` goes on without it")
+
+
+def check_calls(session: Session, replica: Replica, held: Conversation, place: Place) -> None:
+    """Name the call that a place waits for, if it waits for no answer. Raises NothingAwaited."""
+    if awaited(held, place):
+        return
+    for one in calls_ahead(held, place):
+        call_id = one.call.call_id
+        error = NothingAwaited(
+            f"no answer is awaited on this branch, but the result of the tool call {call_id}"
+            f" ({one.call.name})"
+        )
+        if not _may_abandon(replica, held, place, call_id):
+            raise with_step(error, "Wait for the result, or let an owner abandon the call.")
+        raise with_step(error, f"`{abandon_step(session, call_id)}` goes on without it.")
 
 
 def _may_abandon(replica: Replica, held: Conversation, place: Place, call_id: str) -> bool:

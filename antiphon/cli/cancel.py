@@ -1,17 +1,18 @@
 """`antiphon cancel`: cancel answers in progress, or requests whose host is gone."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
 
 import typer
 
-from antiphon.cli.calls import abandon_call
+from antiphon.cli.calls import abandon_call, check_calls, say_calls
 from antiphon.cli.command import ConversationArgument, command
 from antiphon.cli.errors import CancelForbidden, NothingAwaited
 from antiphon.cli.names import Names
 from antiphon.cli.rows import counted
 from antiphon.cli.session import Session
-from replica.conversation import Conversation, Place, awaited, removal_of
+from replica.conversation import Conversation, Place, awaited, calls_ahead, removal_of
 from replica.ids import EntryId, short
 from replica.io import Replica, cancels
 
@@ -45,15 +46,16 @@ def register(app: typer.Typer) -> None:
             if call is not None:
                 await abandon_call(replica, held, place, call)
             else:
+                check_calls(session, replica, held, place)
                 done = await cancel_awaited(replica, held, place)
             if replica.hub.is_linked:
                 await replica.wait_synced(chosen, session.settings.sync_timeout_s)
             if call is not None:
                 session.out.note(f"call {call} is abandoned; the branch goes on without its result")
-                _emit(session, held, done, call)
+                _emit(session, held, done, call=call)
             else:
                 names = await session.names(replica.store, held)
-                report_cancelled(session, held, done, names)
+                report_cancelled(session, replica, held, place, done, names)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,18 +92,27 @@ async def cancel_awaited(replica: Replica, held: Conversation, place: Place) -> 
     return Cancelled(closed, tuple(i for i in waiting if i not in closed))
 
 
-def report_cancelled(session: Session, held: Conversation, done: Cancelled, names: Names) -> None:
-    """Print how many requests are cancelled, and whose are awaited still; with --json their ids."""
+def report_cancelled(
+    session: Session,
+    replica: Replica,
+    held: Conversation,
+    place: Place,
+    done: Cancelled,
+    names: Names,
+) -> None:
+    """Print how many requests are cancelled, and what is awaited still; with --json the ids."""
     requests = counted(len(done.closed), "request", "requests")
-    session.out.note(f"{requests} cancelled; the next message {_waits(held, done, names)}")
-    _emit(session, held, done)
+    session.out.note(f"{requests} cancelled; the next message {_waits(held, place, done, names)}")
+    say_calls(session, replica, held, place, "the next message")
+    _emit(session, held, done, calls=[one.call.call_id for one in calls_ahead(held, place)])
 
 
-def _waits(held: Conversation, done: Cancelled, names: Names) -> str:
+def _waits(held: Conversation, place: Place, done: Cancelled, names: Names) -> str:
     """Return what the next message waits for, as words behind it."""
     whose = list(dict.fromkeys(names.of(held.log.entries[i].header.author) for i in done.left))
     if not whose:
-        return "does not wait for an answer"
+        is_called = bool(calls_ahead(held, place))
+        return "waits for a tool, not for an answer" if is_called else "does not wait for an answer"
     answers = "answer" if len(done.left) == 1 else "answers"
     asker = whose[0] if len(whose) == 1 else "an asker"
     return (
@@ -110,8 +121,14 @@ def _waits(held: Conversation, done: Cancelled, names: Names) -> str:
     )
 
 
-def _emit(session: Session, held: Conversation, done: Cancelled, call: str | None = None) -> None:
+def _emit(
+    session: Session,
+    held: Conversation,
+    done: Cancelled,
+    call: str | None = None,
+    calls: Sequence[str] = (),
+) -> None:
     if session.out.as_json:
         record: dict[str, Any] = {"cancelled": [i.hex() for i in done.closed], "abandoned": call}
-        record["awaited"] = [i.hex() for i in done.left]
+        record |= {"awaited": [i.hex() for i in done.left], "calls": list(calls)}
         session.out.emit({"conversation": held.id.hex()} | record)

@@ -7,6 +7,7 @@ from typing import Any
 from rich.text import Text
 
 from antiphon.cli.branches import check_label, name_branch, show_branches, switch_to, title_record
+from antiphon.cli.calls import check_calls
 from antiphon.cli.cancel import cancel_awaited, report_cancelled
 from antiphon.cli.chat_session import ChatSession, Turn
 from antiphon.cli.errors import BranchUnknown, NoSuchCommand, NothingBehind, NothingYet
@@ -94,8 +95,10 @@ async def undo(chat: ChatSession, _rest: str) -> None:
 async def cancel(chat: ChatSession, _rest: str) -> None:
     """Cancel what the next message would wait for."""
     chat.check_sent()
-    done = await cancel_awaited(chat.replica, chat.held, chat.place())
-    report_cancelled(chat.session, chat.held, done, chat.names)
+    place = chat.place()
+    check_calls(chat.session, chat.replica, chat.held, place)
+    done = await cancel_awaited(chat.replica, chat.held, place)
+    report_cancelled(chat.session, chat.replica, chat.held, place, done, chat.names)
 
 
 async def fork(chat: ChatSession, prefix: str) -> None:

@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+import pytest
+
 from replica.log import ToolCall
 from tests.antiphon.cli.conftest import Terminal, World
 from tests.antiphon.cli.test_chat_terminal import members
@@ -74,3 +76,31 @@ def test_a_branch_between_a_call_and_its_result_is_refused(
     assert shown.exit_code == 1
     assert "has no result of the tool call a (book)" in shown.stderr
     assert "again" not in me.ok("log", "--all")
+
+
+@pytest.mark.parametrize("is_chat", [False, True])
+def test_cancel_names_the_tool_that_the_next_message_still_waits_for(
+    world: World, me: Terminal, tmp_path: Path, is_chat: bool
+) -> None:
+    """It said that the next message does not wait, and then that nothing is awaited."""
+    me.ok("new")
+    book(world, me, tmp_path)
+
+    def cancel() -> str:
+        done = me.run("chat", typed="/cancel\n") if is_chat else me.run("cancel")
+        return " ".join(done.output.split())
+
+    noted = me.run("send", "hello", "--no-wait").stderr
+    assert "`antiphon cancel --call a` goes on without it" in noted
+    done = cancel()
+    assert "1 request cancelled; the next message waits for a tool, not for an answer" in done
+    assert "the tool call a (book) of your key has no result; the next message waits" in done
+    assert "`antiphon cancel --call a` goes on without it" in done
+    again = cancel()
+    assert "on this branch, but the result of the tool call a (book)" in again
+    assert "`antiphon cancel --call a` goes on without it" in again
+    me.ok("send", "hello", "--no-wait")
+    assert me.records("cancel")[-1]["calls"] == ["a"]
+    me.ok("cancel", "--call", "a")
+    me.ok("send", "last")
+    assert "You said: last" in me.ok("log")
