@@ -119,7 +119,7 @@ def register(app: typer.Typer) -> None:
                 session.say_lost(store)
             hub: dict[str, Any] = {
                 "address": session.settings.hub, "state": NOT_ASKED, "key": None,
-                "error": error.detail, "next_step": error.next_step, "hosts": [],
+                "error": brief(error), "next_step": error.next_step, "hosts": [],
             }  # fmt: skip
             _report(session, statuses, joins, hub)
 
@@ -305,7 +305,7 @@ def _report(
         for status in statuses:
             say_forks(session, status.held)
     _say_joins(session, joins)
-    if is_refused and hub["state"] == "away":
+    if hub["state"] == NOT_ASKED or (is_refused and hub["state"] == "away"):
         out.note(f"next: {hub['next_step']}")
     elif not statuses and not joins:
         _say_nothing_yet(session)

@@ -100,6 +100,10 @@ def test_a_key_that_is_gone_is_made_anew_by_no_command(
     shown = me.run("log")
     assert "hello" in shown.stdout
     assert "antiphon key restore FILE" in shown.stderr
+    shown = me.run("status")
+    assert shown.exit_code == 0
+    assert "[KEY_FILE_INVALID]" in shown.stdout
+    assert "antiphon key restore FILE" in shown.stderr
     assert "is gone" in me.record("status")["hub"]["error"]
     assert [one["roles"] for one in me.records("members", "list")]
     me.ok("export", conversation, str(world.folder / "bundle"))
