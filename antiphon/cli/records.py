@@ -27,6 +27,7 @@ from replica.log import (
     Text,
     Tokens,
     ToolCall,
+    ToolChoice,
     ToolResult,
     Tools,
     ToolStarted,
@@ -94,7 +95,7 @@ def _form_record(request: Request) -> dict[str, Any]:
     if request.response_format is not None:
         record[request.response_format.kind.value] = request.response_format.text
     if request.tool_choice:
-        record["tool_choice"] = request.tool_name or request.tool_choice
+        record["tool_choice"] = request.tool_name or word_of(ToolChoice, request.tool_choice)
     return record
 
 

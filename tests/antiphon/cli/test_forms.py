@@ -78,7 +78,7 @@ def test_tools_are_offered_before_the_message(me: Terminal, tmp_path: Path) -> N
     ]
     assert request_of(me)["tool_choice"] == "sum"
     me.ok("send", "again", "--tool-choice", "required")
-    assert request_of(me)["tool_choice"] == 2
+    assert request_of(me)["tool_choice"] == "required"
 
 
 def test_a_result_answers_a_call_that_is_open(world: World, me: Terminal, tmp_path: Path) -> None:
