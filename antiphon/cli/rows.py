@@ -268,7 +268,7 @@ def cut(text: str, width: int) -> str:
     """Return a line of at most `width` cells, with an ellipsis if it was cut."""
     if cell_len(text) <= width:
         return text
-    return chop_cells(text[:width], width - 1)[0] + "…"
+    return _fitting(text[:width], width - 1) + "…"
 
 
 def wrapped(text: str, width: int, joint: str = " ") -> list[str]:
@@ -282,11 +282,17 @@ def wrapped(text: str, width: int, joint: str = " ") -> list[str]:
     return [piece for line in lines for piece in _pieces(line.expandtabs(4), width, joint)]
 
 
+def _fitting(text: str, width: int) -> str:
+    """Return the beginning of a text that takes at most `width` cells."""
+    rows = chop_cells(text, width)
+    return rows[0] if rows else text  # characters without a cell, as accents, make no row
+
+
 def _pieces(line: str, width: int, joint: str) -> Iterator[str]:
     start = 0
     while True:
-        # A character has at least one cell, so a slice of width + 1 characters suffices.
-        fits = chop_cells(line[start : start + width + 1], width)[0] if line else ""
+        # More than width + 1 characters fit only where some have no cell: the row ends early then.
+        fits = _fitting(line[start : start + width + 1], width)
         end = start + len(fits)
         if end >= len(line):
             yield line[start:]

@@ -112,3 +112,11 @@ def test_a_line_cut_short_says_so() -> None:
     assert cut("short", 8) == "short"
     assert cut("a longer line", 8) == "a longe…"
     assert cell_len(cut("語" * 9, 8)) <= 8
+
+
+def test_characters_without_a_cell_are_neither_lost_nor_in_the_way() -> None:
+    accents = "\u0301" * 100
+    assert "".join(wrapped(accents, 40)) == accents
+    assert "".join(wrapped("a" * 50 + accents + "b" * 50, 40)) == "a" * 50 + accents + "b" * 50
+    assert cut(accents, 20) == accents
+    assert cut(accents + "a" * 30, 20) == accents[:20] + "…"
