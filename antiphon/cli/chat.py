@@ -1,6 +1,5 @@
 """`antiphon chat`: talk with the model and with the other members of a conversation."""
 
-import os
 import sys
 from contextlib import nullcontext
 from typing import Annotated, Any
@@ -61,5 +60,4 @@ async def _talk(
 
 
 def _has_keyboard(session: Session) -> bool:
-    is_terminal = session.out.is_terminal and sys.stdin.isatty()
-    return is_terminal and os.environ.get("TERM") != "dumb"
+    return session.out.is_terminal and session.out.can_draw and sys.stdin.isatty()

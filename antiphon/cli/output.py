@@ -114,6 +114,11 @@ class Output:
         return self.data.is_terminal and self.people.is_terminal and not self.as_json
 
     @property
+    def can_draw(self) -> bool:
+        """Say whether stdout is a terminal whose cursor moves: TERM=dumb is none."""
+        return self.data.is_terminal and not self.data.is_dumb_terminal
+
+    @property
     def is_ascii(self) -> bool:
         """Say whether the terminal can show ASCII only."""
         return not (self.people.encoding or "").lower().startswith("utf")

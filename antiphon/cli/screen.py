@@ -5,7 +5,6 @@ known and the status line can be drawn below the text and erased. Otherwise text
 goes to stdout unchanged, and the cost to stderr.
 """
 
-import os
 import sys
 import time
 from collections.abc import Iterator
@@ -103,7 +102,7 @@ class AnswerScreen:
     def __init__(self, out: Output) -> None:
         """Draw a status line only if both streams are terminals."""
         self._out = out
-        self._live = out.is_terminal and os.environ.get("TERM") != "dumb"
+        self._live = out.is_terminal and out.can_draw
         self._text = WrappedText(max(20, out.data.width - 1))
         self._status = ""
         self._rate = Rate()

@@ -1,14 +1,11 @@
 """`antiphon top`: the work of a model host, live."""
 
 import asyncio
-import os
 import signal
 import sys
-import termios
 import time
-import tty
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -19,6 +16,7 @@ from rich.text import Text
 
 from antiphon.cli.command import command
 from antiphon.cli.host_to_ask import HostAddressOption, host_to_ask
+from antiphon.cli.keyboard import Keyboard, raw_keyboard
 from antiphon.cli.output import brief, error_record
 from antiphon.cli.session import Session
 from antiphon.cli.top_view import Timed, lines, notice, record
@@ -28,7 +26,7 @@ from replica.log import public_key
 
 INTERVAL_S = 1.0
 INTERVAL_MIN_S = 0.1
-QUIT_KEYS = frozenset("qQ\x03\x04")
+QUIT_KEYS, SUSPEND_KEY = frozenset("qQ\x03\x04"), "\x1a"
 
 
 def register(app: typer.Typer) -> None:
@@ -49,10 +47,10 @@ def register(app: typer.Typer) -> None:
         An operator of the host sees all running requests, others those of their
         conversations. On a terminal, it runs until q or Ctrl-C, and waits for a host that is
         away. With --json it writes an object for each sample, or for the error in its place.
-        Otherwise, without a terminal, it prints one sample and exits.
+        Otherwise, as without a terminal or with TERM=dumb, it prints one sample and exits.
         """
         poll = HostPoll(session, host_address)
-        is_live = session.out.data.is_terminal and not session.out.as_json
+        is_live = session.out.can_draw and not session.out.as_json
         try:
             if once or not (is_live or session.out.as_json):
                 await poll.sample()
@@ -156,7 +154,12 @@ async def _show_live(
             live.update(paint(), refresh=True)
             await asyncio.sleep(interval_s)
 
-    with Live(paint(), console=console, screen=True, auto_refresh=False) as live, _keys(stop):
+    with (
+        raw_keyboard() if sys.stdin.isatty() else nullcontext() as keyboard,
+        Live(paint(), console=console, screen=True, auto_refresh=False) as live,
+    ):
+        if keyboard is not None:
+            keyboard.listen(lambda data: _press(data, keyboard, live, stop))
         asking = asyncio.create_task(ask(), name="host samples")
         stopping = asyncio.create_task(stop.wait())
         await asyncio.wait((asking, stopping), return_when=asyncio.FIRST_COMPLETED)
@@ -191,27 +194,12 @@ def _stop_signals() -> Iterator[asyncio.Event]:
             loop.remove_signal_handler(number)
 
 
-@contextmanager
-def _keys(stop: asyncio.Event) -> Iterator[None]:
-    """Read keys without echo during the block; one of QUIT_KEYS, or the end of input, stops."""
-    if not sys.stdin.isatty():
-        yield
-        return
-    terminal, loop = sys.stdin.fileno(), asyncio.get_running_loop()
-    before = termios.tcgetattr(terminal)
-
-    def read() -> None:
-        try:
-            typed = os.read(terminal, 64).decode(errors="replace")
-        except OSError:  # the terminal is gone
-            typed = ""
-        if not typed or QUIT_KEYS & set(typed):
-            stop.set()
-
-    tty.setcbreak(terminal)
-    loop.add_reader(terminal, read)
-    try:
-        yield
-    finally:
-        loop.remove_reader(terminal)
-        termios.tcsetattr(terminal, termios.TCSADRAIN, before)
+def _press(data: bytes, keyboard: Keyboard, live: Live, stop: asyncio.Event) -> None:
+    """Apply keys: Ctrl-Z suspends; one of QUIT_KEYS, or the end of input, stops."""
+    typed = data.decode(errors="replace")
+    if not typed or QUIT_KEYS & set(typed):
+        stop.set()
+    elif SUSPEND_KEY in typed:
+        live.stop()  # the shell gets its screen and cursor back
+        keyboard.suspend()
+        live.start(refresh=True)

@@ -1,6 +1,7 @@
 """At a real terminal: Ctrl-C and the end of input, at prompts and in the middle of an answer."""
 
 import asyncio
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -9,7 +10,7 @@ from rich.cells import cell_len
 
 from tests.antiphon.cli.conftest import Terminal, World
 from tests.antiphon.cli.processes import environment
-from tests.antiphon.cli.pty_terminal import CTRL_C, CTRL_D, PtyTerminal
+from tests.antiphon.cli.pty_terminal import CTRL_C, CTRL_D, CTRL_Z, PtyTerminal, ShellTerminal
 from tests.support.files import query
 from tests.support.scripted_host import ScriptedHost
 
@@ -181,3 +182,33 @@ def test_a_log_fits_a_narrow_terminal(world: World, me: Terminal) -> None:
     wide = [line for line in terminal.lines if "語" in line]
     assert wide
     assert max(map(cell_len, wide)) <= 40
+
+
+def test_ctrl_z_gives_the_shell_the_screen_of_top_and_fg_takes_it_back(
+    world: World, me: Terminal
+) -> None:
+    shown, hidden = "\x1b[?1049l", "\x1b[?1049h"
+    with ShellTerminal([], variables_of(world, me)) as terminal:
+        terminal.expect("sh: ")
+        terminal.type(f"{sys.executable} -m antiphon top\r")
+        terminal.expect(hidden)
+        terminal.type(CTRL_Z)
+        terminal.expect(shown)
+        terminal.expect("sh: ")
+        assert terminal.has_echo
+        terminal.type("fg\r")
+        terminal.expect(hidden)
+        assert not terminal.has_echo
+        terminal.type("q")
+        terminal.expect(shown)
+        terminal.expect("sh: ")
+        assert terminal.has_echo
+        terminal.type("exit\r")
+        assert terminal.exit_code() == 0
+
+
+def test_top_on_a_terminal_that_can_not_draw_asks_once(world: World, me: Terminal) -> None:
+    variables = variables_of(world, me) | {"TERM": "dumb"}
+    with PtyTerminal(["top"], variables) as terminal:
+        terminal.expect("error: ")
+        assert terminal.exit_code() == 1
