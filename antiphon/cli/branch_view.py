@@ -82,19 +82,26 @@ def view_of(
     return BranchView(tuple(entries[:cut]), running, tuple(waiting), tuple(_next(held, asked)))
 
 
-def queue_words(held: Conversation, view: BranchView, names: Names) -> str:
-    """Return whose answer is under way and who is next as one line; empty if none is awaited."""
+def queue_words(
+    held: Conversation, view: BranchView, names: Names, linked: Collection[PublicKey] | None = None
+) -> str:
+    """Return whose answer is under way and who is next as one line; empty if none is awaited.
+
+    `linked` are the hosts that the hub has now, None where nobody knows.
+    """
     if view.running is None and view.next:
         return _waits(names.of(view.next[0].author))
     if view.running is None:
         return ""
     whose = names.of(held.log.entries[view.running].header.author)
-    if _is_of_removed_host(held, view.running):
-        words = f"{_waits(whose)} for a host that was removed"
+    tool = "" if view.running in held.order.seal_of else _for_tool(held, view, names)
+    gone = _missing_host(held, view.running, linked)
+    if gone and not tool:
+        words = f"{_waits(whose)} for a host that {gone}"
     elif view.running in held.order.seal_of:
         words = f"answering {whose}"
     else:
-        words = _waits(whose) + _for_tool(held, view, names)
+        words = _waits(whose) + tool
     if not view.next:
         return words
     more = f" and {len(view.next) - 1} more" if len(view.next) > 1 else ""
@@ -105,9 +112,16 @@ def _waits(whose: str) -> str:
     return f"{whose} {'wait' if whose == YOU else 'waits'}"
 
 
-def _is_of_removed_host(held: Conversation, request: EntryId) -> bool:
+def _missing_host(
+    held: Conversation, request: EntryId, linked: Collection[PublicKey] | None
+) -> str:
+    """Return why the host of a request does not answer; empty if it is there, for all we know."""
     asked = held.order.request(request)
-    return asked is not None and not held.log.membership.is_host(asked.host)
+    if asked is None:
+        return ""
+    if not held.log.membership.is_host(asked.host):
+        return "was removed"
+    return "is not linked to the hub" if linked is not None and asked.host not in linked else ""
 
 
 def _for_tool(held: Conversation, view: BranchView, names: Names) -> str:

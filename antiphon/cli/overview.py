@@ -1,6 +1,7 @@
 """`antiphon list` and `antiphon status`: local conversations and their state at the hub."""
 
 import time
+from collections.abc import Collection
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -19,18 +20,12 @@ from antiphon.cli.names import KEY_DIGITS
 from antiphon.cli.next_command import next_command
 from antiphon.cli.output import brief, harmless
 from antiphon.cli.rows import cut, entries_at, is_listed, words_of
-from antiphon.cli.session import (
-    STILL_READ,
-    Session,
-    load_from,
-    offline_words,
-    unsynced_words,
-)
+from antiphon.cli.session import STILL_READ, Session, load_from, offline_words, unsynced_words
 from antiphon.cli.tables import plain_table
 from antiphon.cli.undone import is_undone
 from replica.conversation import Conversation, EntryStore, newest_place, refusal_of, removal_of
 from replica.errors import AntiphonError, StoreError
-from replica.ids import ConversationId, short
+from replica.ids import ConversationId, PublicKey, short
 from replica.io import (
     PendingJoin,
     Replica,
@@ -183,16 +178,23 @@ async def _local(
 
 
 async def _queue(
-    session: Session, store: EntryStore, held: Conversation, *, has_ended: bool
+    session: Session,
+    store: EntryStore,
+    held: Conversation,
+    linked: Collection[PublicKey] | None = None,
+    *,
+    has_ended: bool,
 ) -> tuple[BranchView, str]:
     """Return the branch that the next message continues, and who is answered there.
+
+    `linked` are the hosts that the hub has now, None where nobody knows.
 
     Nobody is where this key gets nothing more of the conversation: no answer can come.
     """
     if held.log.genesis is None or has_ended:
         return NO_BRANCH, ""
     view = view_of(held, (await session.choices(store, held.id)).place(held))
-    return view, queue_words(held, view, await session.names(store, held))
+    return view, queue_words(held, view, await session.names(store, held), linked)
 
 
 def _unreadable(conversation: ConversationId) -> Conversation:
@@ -259,7 +261,8 @@ async def _synced(
     elif replica.hub.is_linked and not held.is_member(replica.public):
         state = "not a member"
     has_ended = is_removed or replica.hub.ending(conversation) is not None
-    view, queue = await _queue(session, replica.store, held, has_ended=has_ended)
+    linked = {one.key for one in replica.hub.hosts} if replica.hub.is_linked else None
+    view, queue = await _queue(session, replica.store, held, linked, has_ended=has_ended)
     losses = await losses_in(replica.store, held)
     return ConversationStatus(
         held, waiting, acked_ms, state, refusal, view, queue, refusal_words, losses,

@@ -107,7 +107,8 @@ async def _import(session: Session, replica: Replica, bundle: Bundle) -> None:
     at_hub = await held_of(session, replica, conversation, new) if asks else frozenset()
     imported = await import_entries(replica, bundle.entries)
     await store_blobs(session, imported, bundle)
-    await session.use(replica.store, imported)
+    if not before:  # else the next message goes where it would have gone
+        await session.use(replica.store, imported)
     kept = len(at_hub & (await replica.load(imported)).log.covered()) if at_hub else 0
     counts = _Counts(len(bundle.entries), len(new), kept)
     await _report_import(session, replica, imported, counts)

@@ -88,6 +88,8 @@ def _state(folder: Path, use: FolderUse) -> FolderUse:
                     file.write(text)
         except PermissionError as error:
             raise StoreReadOnly(f"{folder} can't be written") from error
+        except (FileExistsError, NotADirectoryError) as error:
+            raise with_step(StoreError(f"{folder} is no folder"), FolderTaken.next_step) from error
     return _stated(folder) or use
 
 

@@ -48,6 +48,19 @@ def test_nobody_is_being_answered_by_a_host_that_was_removed(is_sealed: bool) ->
     assert queue_words(turns.held, view, names) == "you wait for a host that was removed"
 
 
+@pytest.mark.parametrize("is_sealed", [False, True])
+def test_nobody_is_being_answered_by_a_host_that_left_the_hub(is_sealed: bool) -> None:
+    turns = Turns()
+    asked = turns.ask(turns.owner, turns.say(turns.owner, "Hi.", turns.genesis))
+    if is_sealed:
+        turns.seal(asked)
+    names = Names(own=turns.owner.public)
+    view = view_of(turns.held, place_on_branch(turns.held, asked.id))
+    there, gone = (queue_words(turns.held, view, names, one) for one in ([turns.host.public], []))
+    assert there == ("answering you" if is_sealed else "you wait")
+    assert gone == "you wait for a host that is not linked to the hub"
+
+
 def test_only_turns_that_wait_for_an_answer_are_next() -> None:
     turns = Turns()
     first = turns.ask(turns.owner, turns.say(turns.owner, "Hi.", turns.genesis))

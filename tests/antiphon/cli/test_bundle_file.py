@@ -45,6 +45,14 @@ def test_the_blobs_of_a_bundle_are_stored(world: World, exported: Path) -> None:
         assert blobs(other) == {hashlib.sha256(PICTURE).hexdigest(): PICTURE}
 
 
+def test_a_bundle_of_a_conversation_that_is_here_leaves_the_next_message_where_it_was(
+    me: Terminal, exported: Path
+) -> None:
+    second = me.record("new")["conversation"]
+    me.ok("import", str(exported))
+    assert [one["conversation"] for one in me.records("list") if one["is_current"]] == [second]
+
+
 def test_a_bundle_is_read_from_a_pipe(world: World, exported: Path, tmp_path: Path) -> None:
     other, pipe = world.replica("other"), tmp_path / "pipe"
     os.mkfifo(pipe)

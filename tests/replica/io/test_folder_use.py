@@ -120,3 +120,12 @@ async def test_a_note_that_is_no_file_is_refused_and_not_waited_for(
     for call in (use_of(tmp_path), take_folder(tmp_path, FolderUse.HUB)):
         with pytest.raises(StoreError, match=f"^{note} is not a regular file$"):
             await call
+
+
+@pytest.mark.parametrize("below", ["", "deeper"])
+async def test_a_file_in_the_place_of_a_folder_is_named(tmp_path: Path, below: str) -> None:
+    file = tmp_path / "notes.txt"
+    file.touch()
+    with pytest.raises(StoreError, match=r"notes\.txt.* is no folder") as refused:
+        await take_folder(file / below, FolderUse.REPLICA)
+    assert refused.value.next_step == "Give another folder."
