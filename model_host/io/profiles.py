@@ -9,15 +9,16 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial, reduce
-from typing import TypeVar
+from typing import ParamSpec, TypeVar
 
 import structlog
 
 from model_host.batching import SEQUENCES_MAX, Batcher
+from model_host.engine import ModelFile
 from model_host.engine_api import Engine
 from model_host.io.engine_thread import EngineCounts, EngineThread, delete
 from model_host.io.namespaces import Namespaces
-from model_host.io.offers import Offer, Offers
+from model_host.io.offers import Offer, Offers, reopen
 from model_host.io.own_thread import in_own_thread
 from model_host.io.turns import Turns
 from model_host.kv import Manifest, PagePool, PageStore
@@ -29,9 +30,10 @@ from replica.io import look_at
 
 log = structlog.get_logger()
 
+P = ParamSpec("P")
 Result = TypeVar("Result")
-LoadEngine = Callable[[Offer], Engine]
-"""Load the engine of an offer, in a thread of its own. Raises AntiphonError."""
+LoadEngine = Callable[[Offer, ModelFile], Engine]
+"""Load the engine of an offer from its model, in a thread of its own. Raises AntiphonError."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,12 +146,16 @@ class Profiles:
             self._released.set()
 
     async def _use_loading(self, offer: Offer) -> None:
-        digest = offer.profile.digest
+        digest, model = offer.profile.digest, None
         try:
             while not self._residency.use(digest):
                 if self._load is not None and not self._load.done():
                     # Its caller has gone. No count has its memory, so nothing is loaded beside it.
                     await asyncio.wait([self._load])
+                    continue
+                if model is None:
+                    # Before others make room: none is unloaded for a model that is gone.
+                    model = await self._in_thread(offer, reopen, offer)
                     continue
                 self._released.clear()
                 unloaded = self._residency.room_for(digest)
@@ -158,22 +164,27 @@ class Profiles:
                     continue
                 # All at once: none of them comes into use while another one ends.
                 ending = [self._remove(each) for each in unloaded]
-                self._load = asyncio.create_task(self._load_instead(ending, offer))
+                self._load = asyncio.create_task(self._load_instead(ending, offer, model))
                 self._load.add_done_callback(look_at)
                 await asyncio.shield(self._load)
         finally:
             self._residency.give_up()
 
-    async def _load_instead(self, ending: list[EngineThread], offer: Offer) -> None:
+    async def _load_instead(
+        self, ending: list[EngineThread], offer: Offer, model: ModelFile
+    ) -> None:
         """Load a profile in place of others, whose threads end first."""
         await asyncio.gather(*map(self._close, ending))
-        self.add(offer, await self._engine(offer))
-
-    async def _engine(self, offer: Offer) -> Engine:
-        name = self.offers.name_of(offer)
         log.info("loading profile", model=offer.profile.name, numerics=offer.profile.numerics)
+        self.add(offer, await self._in_thread(offer, self._load_engine, offer, model))
+
+    async def _in_thread(
+        self, offer: Offer, work: Callable[P, Result], *args: P.args, **kwargs: P.kwargs
+    ) -> Result:
+        """Do a part of loading a profile in a thread of its own. Raises ProfileUnavailable."""
+        name = self.offers.name_of(offer)
         try:
-            return await in_own_thread(self._load_engine, offer)
+            return await in_own_thread(work, *args, **kwargs)
         except ProfileUnavailable:
             raise
         except AntiphonError as error:

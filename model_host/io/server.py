@@ -34,7 +34,7 @@ from model_host.io.hub_checkpoints import HubCheckpoints, HubTier
 from model_host.io.invited import Invitations, Invited
 from model_host.io.journal import Journals
 from model_host.io.key_ring import KeyRing
-from model_host.io.offers import Offer, Offers, make_offer, reopen
+from model_host.io.offers import Offer, Offers, make_offer
 from model_host.io.own_thread import in_own_thread
 from model_host.io.pages_call import PagesCall
 from model_host.io.profiles import Profiles
@@ -326,7 +326,7 @@ def _tier(config: HostConfig) -> HubTier:
 def _profiles(config: HostConfig, offers: Offers, pages: Checkpoints, ring: KeyRing) -> Profiles:
     return Profiles(
         offers,
-        lambda offer: _load_engine(config, reopen(offer), offer.profile.numerics),
+        lambda offer, model: _load_engine(config, model, offer.profile.numerics),
         pages,
         salt_key=ring.salt,
         kv_bytes=config.kv_bytes_max,

@@ -125,11 +125,11 @@ async def test_a_load_whose_caller_has_gone_is_shared_by_the_next_one(tmp_path: 
         begun, free, loads = asyncio.Event(), threading.Event(), list[str]()
         loop = asyncio.get_running_loop()
 
-        def load(offer):
+        def load(offer, model):
             loads.append(offer.profile.name)
             loop.call_soon_threadsafe(begun.set)
             assert free.wait(30)
-            return load_engine(offer)
+            return load_engine(offer, model)
 
         profiles._load_engine = load
 
@@ -159,7 +159,7 @@ async def test_a_load_that_fails_without_its_caller_is_tried_again(tmp_path: Pat
         begun, free = asyncio.Event(), threading.Event()
         loop = asyncio.get_running_loop()
 
-        def fail(_offer):
+        def fail(*_):
             loop.call_soon_threadsafe(begun.set)
             assert free.wait(30)
             raise MemoryError
@@ -199,6 +199,15 @@ async def test_a_profile_that_can_not_be_loaded_refuses_its_own_requests_alone(t
         assert str(tmp_path / "second") in told["detail"]
         _, answer = await two.talk.ask("hello", tokens=2)
         assert len(answer.token_ids) == 2
+
+
+async def test_no_profile_makes_room_for_one_whose_model_is_gone(tmp_path: Path):
+    async with two_profiles(tmp_path, memory_bytes_max=ONE) as two:
+        await two.talk.ask("hello", tokens=2)
+        (tmp_path / "second" / "model.safetensors").unlink()
+        _, gone = await two.talk.ask("hello", tokens=2, profile=two.second.profile.digest)
+        assert gone.finish_detail.startswith("PROFILE_UNAVAILABLE: second: MODEL_FILE_MISSING. ")
+        assert two.loaded == ["first"]
 
 
 async def test_a_context_that_does_not_fit_is_refused_with_both_numbers(tmp_path: Path):

@@ -42,9 +42,9 @@ def counted_loads(two: TwoProfiles) -> list[str]:
     profiles, loads = two.host.profiles, list[str]()
     load_engine = profiles._load_engine
 
-    def load(offer):
+    def load(offer, model):
         loads.append(offer.profile.name)
-        return load_engine(offer)
+        return load_engine(offer, model)
 
     profiles._load_engine = load
     return loads
