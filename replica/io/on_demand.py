@@ -12,7 +12,7 @@ from replica.link import SyncState
 
 ASK_TIMEOUT_S = 10.0
 """Longest wait for a conversation that is opened because somebody asks for it."""
-_DECIDED = (SyncState.SYNCHRONIZED, SyncState.DENIED)
+_DECIDED = (SyncState.SYNCHRONIZED, SyncState.DESYNCHRONIZED, SyncState.DENIED)
 
 
 class OnDemand:
