@@ -7,14 +7,15 @@ from rich.table import Table
 from rich.text import Text
 
 from antiphon.cli.command import ConversationArgument, Group, command, is_confirmed
+from antiphon.cli.endings import ending_of
 from antiphon.cli.errors import MemberUnknown, Unconfirmed
-from antiphon.cli.output import harmless
+from antiphon.cli.output import brief, harmless
 from antiphon.cli.overview import title_of
 from antiphon.cli.session import Session, check_readable, load_from
 from antiphon.cli.tables import plain_table
 from replica.conversation import Conversation, check_owner_stays
 from replica.ids import PublicKey, key_from_hex, short
-from replica.io import begin, petnames
+from replica.io import SavedAcks, begin, petnames
 from replica.log import Role
 from replica.refusals import ArgumentInvalid
 
@@ -46,16 +47,18 @@ def register(app: typer.Typer) -> None:
         """
         async with session.reading() as store:
             chosen = await session.choose(store, conversation)
-            held, names = (
-                check_readable(await load_from(store, chosen)),
-                await petnames.names(store),
-            )
+            held = check_readable(await load_from(store, chosen))
+            names = await petnames.names(store)
+            acks = await SavedAcks.of_hub(store, session.settings.hub)
+            ending = await ending_of(session, store, acks, held)
         membership = held.log.membership
         table = plain_table("key", "roles", "name", "state", flexible=("name",))
         for key in sorted(membership.roles, key=lambda k: (membership.ranks.get(k, (99, 0)), k)):
             _add(session, table, held, key, names.get(key, ""))
         if not session.out.as_json:
             session.out.data.print(table)
+        if ending is not None:
+            session.out.note(f"{brief(ending)}. {ending.next_step}")
 
     @command(group, "name")
     async def name(

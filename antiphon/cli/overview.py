@@ -12,6 +12,7 @@ from rich.text import Text
 
 from antiphon.cli.branch_view import NO_BRANCH, BranchView, queue_words, view_of
 from antiphon.cli.command import ConversationArgument, command
+from antiphon.cli.endings import ending_of
 from antiphon.cli.forks import fork_records, say_forks
 from antiphon.cli.hub_view import hub_record, served_by
 from antiphon.cli.joins import join_lines, join_record, still_pending
@@ -23,16 +24,14 @@ from antiphon.cli.rows import cut, entries_at, is_listed, words_of
 from antiphon.cli.session import STILL_READ, Session, load_from, offline_words, unsynced_words
 from antiphon.cli.tables import plain_table
 from antiphon.cli.undone import is_undone
-from replica.conversation import Conversation, EntryStore, newest_place, refusal_of, removal_of
+from replica.conversation import Conversation, EntryStore, newest_place, removal_of
 from replica.errors import AntiphonError, StoreError
 from replica.ids import ConversationId, PublicKey, short
 from replica.io import (
     PendingJoin,
     Replica,
     SavedAcks,
-    SavedEndings,
     documents,
-    error_of,
     means_away,
     now_ms,
     pending_joins,
@@ -165,11 +164,10 @@ async def _local(
     acks = await SavedAcks.of_hub(store, session.settings.hub)
     waiting = len(await acks.unacked(held))
     own = session.own_key()
-    ending = await SavedEndings(store, acks).load(conversation)
     is_refused = own is not None and removal_of(held, own) is not None
-    if ending is not None and own is not None and not is_refused:
-        is_refused, said = True, refusal_of(held, own, error_of(ending))
-        refusal, refusal_words = said.reason, f"{brief(said)}. {said.next_step}"
+    if (said := await ending_of(session, store, acks, held)) is not None:
+        is_refused, refusal = True, said.reason
+        refusal_words = f"{brief(said)}. {said.next_step}"
     view, queue = await _queue(session, store, held, has_ended=is_refused)
     return ConversationStatus(
         held, waiting, acks.acked_ms(conversation), NOT_ASKED, refusal, view, queue,

@@ -225,6 +225,7 @@ def test_a_removed_member_needs_a_new_key(world: World, me: Terminal, bob: Termi
     assert "said before" in me.ok("log")
     assert bob.refused("send", "after", "--no-request") == "KEY_REMOVED"
     assert "said before" in bob.ok("log")
+    assert "[KEY_REMOVED]" in bob.run("members").stderr  # no entry here tells of the removal
     bundle = str(world.folder / "bundle")
     me.ok("export", me.records("list")[0]["conversation"], bundle)
     bob.ok("import", bundle)
