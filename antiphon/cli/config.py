@@ -12,6 +12,7 @@ from pydantic import Field, PrivateAttr
 from pydantic_settings import SettingsConfigDict
 
 from antiphon.cli.errors import FileUnusable
+from antiphon.daemons import HOST_MODULE
 from replica.conversation import require_address
 from replica.ids import PublicKey, key_from_hex
 from replica.io import ConfigInvalid, at_home, make_settings, saved_hub
@@ -42,7 +43,7 @@ class Settings(ProgramSettings):
     @bf16 or @fp32 to set its numerics."""
     numerics: Numerics = "auto"
     """Number formats of the computation: q4, bf16, fp32, or auto; see spec/07-host §7."""
-    host_module: str = "model_host"
+    host_module: str = HOST_MODULE
     """Python module that `antiphon up` runs as the model host."""
     sync_timeout_s: float = 5.0
     """Seconds a command waits for the hub before it continues offline."""

@@ -1,6 +1,5 @@
 """`antiphon model`: fetch and list models; runs `python -m model_host` as a process."""
 
-import importlib.util
 import subprocess
 from typing import Annotated
 
@@ -9,15 +8,7 @@ import typer
 from antiphon.cli.command import Group, command
 from antiphon.cli.config import without_numerics
 from antiphon.cli.session import Session
-from antiphon.daemons import DaemonFailed
 from replica.io import python
-
-
-class HostNotInstalled(DaemonFailed):
-    """The model host is not installed."""
-
-    reason = "HOST_NOT_INSTALLED"
-    next_step = "`pip install 'antiphon[host]'` installs it, with torch."
 
 
 def register(app: typer.Typer) -> None:
@@ -43,8 +34,6 @@ def register(app: typer.Typer) -> None:
 
 
 def _run(session: Session, *arguments: str) -> int:
-    if importlib.util.find_spec("model_host") is None:
-        raise HostNotInstalled
     flags = ["--json"] if session.out.as_json else []
     argv = python("-m", "model_host", *arguments, *flags)
     return subprocess.run(argv, check=False).returncode  # noqa: S603  # our own module

@@ -12,7 +12,7 @@ from antiphon.cli.config import Numerics, folder_of, without_numerics
 from antiphon.cli.errors import ModelNotFetched
 from antiphon.cli.next_command import next_command
 from antiphon.cli.session import Session
-from antiphon.daemons import Daemon, DaemonFailed, Supervisor
+from antiphon.daemons import HOST_MODULE, Daemon, DaemonFailed, Supervisor
 from replica.conversation import is_loopback, require_address
 from replica.ids import short
 from replica.io import python
@@ -77,7 +77,8 @@ def register(app: typer.Typer) -> None:
             operator=public_key(session.key()),
             report=session.out.note,
         )
-        if settings.host_module == "model_host":
+        supervisor.check_host()
+        if settings.host_module == HOST_MODULE:
             for each in models:
                 await fetch_model(without_numerics(each))
         session.out.note(Text("starting the hub, then the model host …", style="dim"))

@@ -2,10 +2,11 @@
 
 from antiphon.daemons.errors import DaemonFailed
 from antiphon.daemons.services_lock import DAEMONS, LOCK_FILE, services_lock
-from antiphon.daemons.supervisor import Daemon, Supervisor
+from antiphon.daemons.supervisor import HOST_MODULE, Daemon, Supervisor
 
 __all__ = [
     "DAEMONS",
+    "HOST_MODULE",
     "LOCK_FILE",
     "Daemon",
     "DaemonFailed",

@@ -4,10 +4,12 @@ AntiphonError
 └── Unavailable
     └── DaemonFailed         a daemon did not start, or keeps ending
         ├── AlreadyRunning   a hub and a host run in this folder already
+        ├── HostNotInstalled packages that a model host needs are missing
         └── HostKeyElsewhere the host uses a key the hub does not vouch for
 """
 
 from replica.errors import Unavailable
+from replica.io import INSTALL_HOST
 
 
 class DaemonFailed(Unavailable):
@@ -25,6 +27,13 @@ class AlreadyRunning(DaemonFailed):
         "Use the ones that run, end that process, or give another folder: `--data-dir` and"
         " `--hub-port`, or `antiphon.local(FOLDER)`."
     )
+
+
+class HostNotInstalled(DaemonFailed):
+    """The model host is not installed."""
+
+    reason = "HOST_NOT_INSTALLED"
+    next_step = INSTALL_HOST
 
 
 class HostKeyElsewhere(DaemonFailed):

@@ -18,10 +18,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO
 
-from antiphon.daemons.errors import DaemonFailed, HostKeyElsewhere
+from antiphon.daemons.errors import DaemonFailed, HostKeyElsewhere, HostNotInstalled
 from antiphon.daemons.services_lock import services_lock, until_stores_are_free
 from replica.ids import PublicKey
-from replica.io import keys, make_folder, python
+from replica.io import keys, make_folder, missing_host_packages, python
 from replica.log import public_key
 
 READY_TIMEOUT_S = 300.0
@@ -32,6 +32,7 @@ BACKOFF_MAX_S = 30.0
 STEADY_S = 60.0
 """Run time after which the backoff of a daemon is reset."""
 LOG_LINES_SHOWN = 8
+HOST_MODULE = "model_host"
 STOP_AT_EOF = "ANTIPHON_STOP_AT_EOF"
 """Variable that makes a daemon stop at the end of stdin; unset when run by hand."""
 
@@ -165,7 +166,7 @@ class Supervisor:
     models: tuple[str, ...] = ()
     """Models that the host offers, the first as the default; none for the host's own choice."""
     numerics: str | None = None
-    host_module: str = "model_host"
+    host_module: str = HOST_MODULE
     operator: PublicKey | None = None
     """A key that may see all running requests of the host."""
     report: Report = print
@@ -203,11 +204,17 @@ class Supervisor:
         argv += ["--operator-key", self.operator.hex()] if self.operator else []
         return argv + (["--numerics", self.numerics] if self.numerics else [])
 
+    def check_host(self) -> None:
+        """Raise HostNotInstalled if packages are missing; what another module needs it says."""
+        if self.host_module == HOST_MODULE and (missing := missing_host_packages()):
+            raise HostNotInstalled(f"not installed: {', '.join(missing)}")
+
     async def __aenter__(self) -> "Supervisor":
         """Start both, the hub first. Raises AlreadyRunning, DaemonFailed or a StoreError.
 
-        HostKeyGone is one of these. On an error neither is left running.
+        HostNotInstalled and HostKeyGone are of these. On an error neither is left running.
         """
+        self.check_host()
         with ExitStack() as held:
             held.enter_context(services_lock(self.data_dir))
             await until_stores_are_free(self.data_dir, STOP_TIMEOUT_S)

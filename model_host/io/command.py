@@ -9,12 +9,14 @@ from model_host.engine import torch_import
 from model_host.grammar_process import THREAD_STACK_BYTES
 from model_host.io import fetch
 from model_host.io.config import HostConfig
-from replica.errors import AntiphonError
+from replica.errors import AntiphonError, HostError, with_step
 from replica.io import (
+    INSTALL_HOST,
     ReaderGone,
     explain,
     guarded_streams,
     log_to_stderr,
+    missing_host_packages,
     read_settings,
     stop_with_supervisor,
 )
@@ -47,9 +49,14 @@ def _serve(arguments: list[str]) -> int:
     # What is imported and loaded from here on stays; `serve` switches collection on again.
     gc.disable()
     sys.setswitchinterval(SWITCH_S)
-    torch_import.import_torch()  # `pull` and `list` do without it
-    from model_host.io.server import serve
-
+    try:
+        torch_import.import_torch()  # `pull` and `list` do without it
+        from model_host.io.server import serve
+    except ModuleNotFoundError as error:
+        if missing := missing_host_packages():
+            names = ", ".join(missing)
+            raise with_step(HostError(f"not installed: {names}"), INSTALL_HOST) from error
+        raise
     asyncio.run(serve(config))
     return 0
 

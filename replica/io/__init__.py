@@ -42,6 +42,7 @@ from replica.io.grpc_server import (
     server_failed,
 )
 from replica.io.host_calls import ArchiveTooLarge, HostCalls, HostUnreachable
+from replica.io.host_packages import INSTALL_HOST, missing_host_packages
 from replica.io.host_views import ContextPages, HostSample, PagedEntry, RunningRequest
 from replica.io.hub_calls import HubCalls, pin, pinned_key
 from replica.io.hub_channel import open_channel
@@ -108,6 +109,7 @@ from replica.io.unfetched import Unfetched, note_fetched, times_of, unfetched_of
 
 __all__ = [
     "FILE_MODE",
+    "INSTALL_HOST",
     "LOOK_AGAIN_S",
     "STOP_GRACE_S",
     "AnswerOverdue",
@@ -213,6 +215,7 @@ __all__ = [
     "make_folder",
     "make_settings",
     "means_away",
+    "missing_host_packages",
     "next_message",
     "note_fetched",
     "note_own_key",

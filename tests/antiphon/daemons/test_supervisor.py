@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 from antiphon.daemons import supervisor
-from antiphon.daemons.errors import DaemonFailed
-from antiphon.daemons.supervisor import Daemon
+from antiphon.daemons.errors import DaemonFailed, HostNotInstalled
+from antiphon.daemons.supervisor import Daemon, Supervisor
 from replica.io import python
+from tests.support.distributions import distribution
 
 READY = "print('hub 127.0.0.1:1', '00' * 32, flush=True)"
 UNTIL_THE_END = "import sys; sys.stdin.read()"
@@ -45,3 +46,14 @@ async def test_the_log_of_a_daemon_goes_on_behind_its_restart(tmp_path: Path) ->
 async def test_a_daemon_that_ends_before_it_is_ready_has_failed(tmp_path: Path) -> None:
     with pytest.raises(DaemonFailed, match="the hub ended with code 3 before it was ready"):
         await daemon(tmp_path, "raise SystemExit(3)").start()
+
+
+async def test_nothing_is_started_where_packages_of_the_host_are_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(distribution(tmp_path, 'gone; extra == "host"'))
+    with pytest.raises(HostNotInstalled, match="not installed: gone") as refused:
+        await Supervisor(tmp_path / "services").__aenter__()
+    assert "pip install 'antiphon[host]'" in refused.value.next_step
+    assert not (tmp_path / "services").exists()
+    Supervisor(tmp_path, host_module="another").check_host()

@@ -2,13 +2,16 @@
 
 import asyncio
 import json
+import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from model_host.grammar import GrammarSource
 from model_host.io.grammar_checker import GrammarChecker
+from tests.support.distributions import distribution
 
 DEEP = 700
 """Rules of a chain that half a megabyte of stack is not enough for, and 4 MiB are."""
@@ -42,3 +45,18 @@ def test_a_grammar_that_was_checked_ends_no_host_with_small_stacks(
     )  # fmt: skip
     assert (done.stdout == "problem: \n") == is_whole, done.stderr
     assert (done.returncode == 0) == is_whole
+
+
+def test_a_host_without_its_packages_says_how_to_install_them(tmp_path: Path) -> None:
+    distribution(tmp_path, 'gone; extra == "host"')
+    (tmp_path / "torch.py").write_text("raise ModuleNotFoundError(\"No module named 'torch'\")")
+    done = subprocess.run(
+        [sys.executable, "-m", "model_host", "serve", "--data-dir", str(tmp_path / "host")],
+        cwd=tmp_path,  # which comes first
+        env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[3])},
+        capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert done.returncode == 1
+    assert "not installed: gone" in done.stderr
+    assert "pip install 'antiphon[host]'" in done.stderr
+    assert "Traceback" not in done.stderr
