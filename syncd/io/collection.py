@@ -22,6 +22,8 @@ PASS_S = 1.0
 """Most time between two passes over what is new."""
 YOUNG_PASSES = 2
 """Collections of Python's middle generation, of some 7,000 objects each, that bring a pass."""
+_YOUNG_OBJECTS, _YOUNG_COLLECTIONS = 700, 10
+"""The bounds of its first two generations until Python 3.12; the first one grew since."""
 _MIDDLE = 1
 
 
@@ -64,7 +66,7 @@ class Collection:
                 if young == YOUNG_PASSES:
                     loop.call_soon_threadsafe(is_much_new.set)
 
-        gc.set_threshold(*before[:2], NEVER)
+        gc.set_threshold(_YOUNG_OBJECTS, _YOUNG_COLLECTIONS, NEVER)
         gc.callbacks.append(note)
         try:
             while True:

@@ -23,7 +23,9 @@ END_S = 100.0
 
 async def started(code: str, *given: object, pipes: tuple[int, ...] = ()) -> Process:
     """Start a program with a folder for its replica, further words, and pipes."""
-    command = [sys.executable, "-c", "import antiphon, os, sys, threading\n" + code]
+    # Python warns since 3.12 of a fork beside threads, which the library has.
+    quiet = ("-W", "ignore:This process:DeprecationWarning")
+    command = [sys.executable, *quiet, "-c", "import antiphon, os, sys, threading\n" + code]
     return await asyncio.create_subprocess_exec(
         *command, *map(str, given), stdin=PIPE, stdout=PIPE, stderr=PIPE, pass_fds=pipes
     )

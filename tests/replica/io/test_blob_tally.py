@@ -4,7 +4,7 @@ import asyncio
 import hashlib
 import os
 import stat
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
@@ -72,18 +72,18 @@ async def test_the_files_of_a_conversation_are_bounded(
 async def test_a_folder_is_listed_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     await _write(Blobs(tmp_path), ONE, b"of an earlier process")
     listed: list[Path] = []
-    iterdir, scandir = Path.iterdir, os.scandir
 
-    def counted(folder: Path) -> Iterator[Path]:
-        listed.append(folder)
-        return iterdir(folder)
+    def count(name: str) -> None:
+        found = getattr(os, name)
 
-    def scanned(folder: str) -> object:
-        listed.append(Path(folder))
-        return scandir(folder)
+        def counted(folder: Path | str) -> object:
+            listed.append(Path(folder))
+            return found(folder)
 
-    monkeypatch.setattr(Path, "iterdir", counted)
-    monkeypatch.setattr(os, "scandir", scanned)
+        monkeypatch.setattr(os, name, counted)
+
+    count("listdir")
+    count("scandir")
     blobs = ExpiringBlobs(tmp_path)
     for number in range(5):
         data = bytes([number])

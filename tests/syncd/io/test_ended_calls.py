@@ -83,10 +83,10 @@ async def _refused_call(served: ServedHub) -> None:
 
 async def _refused_blob(served: ServedHub) -> None:
     call = served.stranger.blobs.Write(metadata=served.stranger.metadata)
-    part = blob_pb2.WriteRequest(conversation=bytes(32), data=bytes(BIG))
     with pytest.raises(AntiphonError):
         async with typed_end(call):
-            await call.write(part)
+            # It has no name here, which the error's traceback would keep.
+            await call.write(blob_pb2.WriteRequest(conversation=bytes(32), data=bytes(BIG)))
             await call
 
 
