@@ -149,8 +149,11 @@ class HubSide(Exchange):
         known = self.intake.receive(message, peer, out)
         held = self.shelf.get(message.conversation)
         if held is not None:
+            # The peer can't tell what it did not send, nor what that follows in its lane.
+            freed = self.intake.freed_by(message, known)
+            sent = [i for i in known if i not in freed]
             # ORD-13: nobody need keep the others, so they are not acked.
-            self._ack(held, self.intake.covered(held, known, out), out)
+            self._ack(held, self.intake.covered(held, sent, out), out)
 
     def offer(
         self,

@@ -6,7 +6,10 @@ from unittest import mock
 from google.protobuf.message import DecodeError
 
 from replica import limits
-from replica.ids import EntryId
+from replica.ids import EntryId, PublicKey
+from replica.link import Entries
+from replica.link.effects import EffectsBuilder
+from replica.link.hub_side import HubSide
 from replica.link.intake import Intake
 from replica.log import Entry, Grant, Kind, Log, Member, codec
 from replica.log.cover import Cover
@@ -30,6 +33,14 @@ def _drops(is_dropped: Callable[[Entry], bool]) -> Patch:
 
 def drops_entries_of_the_future() -> Patch:
     return _drops(lambda entry: entry.header.create_time_ms > YEAR_3000_MS)
+
+
+def acks_what_other_links_sent() -> Patch:
+    def receive(self: HubSide, message: Entries, peer: PublicKey, out: EffectsBuilder) -> None:
+        known = self.intake.receive(message, peer, out)
+        self._ack(self.shelf[message.conversation], known, out)
+
+    return mock.patch.object(HubSide, "receive_entries", receive)
 
 
 def knows_another_kind_10() -> Patch:

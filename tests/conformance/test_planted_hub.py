@@ -108,6 +108,10 @@ PLANTED = [
     (hints.sends_drafts_to_all_watches, "drafting/a-watch-without-drafts-gets-none"),
     (hints.bounds_no_links_of_a_key, "quotas/a-key-has-a-bounded-number-of-links"),
     (entries.drops_entries_of_the_future, "entries/create-times-decide-nothing"),
+    (
+        entries.acks_what_other_links_sent,
+        "entries/pending-entries-are-offered-behind-those-they-name",
+    ),
     (entries.knows_another_kind_10, "entries/unknown-kinds-and-fields-pass-unchanged"),
     (
         entries.keeps_the_first_of_two_at_a_position,

@@ -10,6 +10,7 @@ from replica.ids import ConversationId, Digest, EntryId
 from replica.link.codec import encode_frame
 from replica.link.link import Phase
 from replica.link.messages import (
+    Ack,
     Close,
     Entries,
     Fault,
@@ -167,6 +168,21 @@ def test_a_link_is_offered_entries_its_own_entries_released(scene: Scene):
     offered = [e.id for m in of(Entries, other.received[before:]) for e in m.entries]
     assert offered == [second.id]
     assert second.id in other.shelf[scene.id].log.entries
+
+
+def test_an_ack_names_nothing_that_its_link_did_not_send(scene: Scene):
+    """It named the later entry of the lane alone, which another link had brought.
+
+    The client does not hold that one, and could not tell from it that its own is durable.
+    """
+    other = scene.network.connect(scene.writer.public, shelf=shelf_of(scene.genesis))
+    other.open(scene.id)
+    first, second = scene.chain(2)
+    scene.client.send(Entries(scene.id, (second,)))
+    before = len(other.received)
+    other.append(first)
+    assert of(Ack, other.received[before:]) == [Ack(scene.id, (first.id,))]
+    assert second.id in scene.held.log.entries
 
 
 def test_pending_bytes_of_all_links_are_bounded():
