@@ -211,7 +211,7 @@ class LinkRequest(_message.Message):
 
     @_builtins.property
     def ping(self) -> Global___Ping:
-        """A beat; the hub answers with the same number."""
+        """A beat; the hub answers with the same number, behind whatever was due and has credit."""
 
     def __init__(
         self,
@@ -730,8 +730,8 @@ class Ack(_message.Message):
     conversation: _builtins.bytes
     """The conversation, 32 bytes."""
     ids: _builtins.bytes
-    """Ids of the newest durable entry of each lane the client sent on, 32 bytes
-    each, concatenated; what precedes them in their lanes is durable too.
+    """Ids of the newest of these in each lane, 32 bytes each, concatenated; what
+    precedes them in their lanes is durable too.
     """
     def __init__(
         self,

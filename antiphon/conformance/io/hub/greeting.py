@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from antiphon.conformance.cases import NotApplicable, check, equal
 from antiphon.conformance.io.calls import Caller
-from antiphon.conformance.io.hub.run import HELLO, NOTHING, TABLE, HubRun, greet
+from antiphon.conformance.io.hub.run import HELLO, NOTHING, TABLE, HubRun, entries_of, greet, push
 from antiphon.conformance.writers import Writer
 from antiphon.v1 import log_pb2
 from antiphon.v1 import sync_pb2 as pb
@@ -24,6 +24,7 @@ from replica.link import (
     LinkedHost,
     Message,
     Open,
+    Opened,
     Ping,
     Pong,
     ProfileInfo,
@@ -167,6 +168,23 @@ async def pings_are_answered(run: HubRun) -> None:
     for nonce in (1, 2, 2**63):
         (found,) = await link.until_pong(nonce)
         check(isinstance(found, Pong) and found.limit_bytes > 0, "a Pong without a limit")
+
+
+@_theme.shows("LINK-7")
+async def a_pong_comes_behind_what_was_due(run: HubRun) -> None:
+    """A Pong comes behind the answers to earlier frames, and lets what lacks credit wait."""
+    history = run.new()
+    big = [history.say("x" * 500_000) for _ in range(6)]
+    owner = await run.enter(history.owner)
+    for entry in history.entries:
+        await push(owner, entry)
+    link = await greet(owner)
+    await link.send(Open(history.id, NOTHING, ()))
+    found = await link.until_pong()
+    check(isinstance(found[0], Opened), "a Pong came before the Opened that was due")
+    sent = entries_of(found)
+    check(big[0].id in sent, "a Pong came before entries that were due and had credit")
+    check(big[-1].id not in sent, "entries were sent beyond the credit")
 
 
 @_theme.shows("LINK-7", needs="--wait")
