@@ -234,6 +234,8 @@ class Intake:
                     outcome.admitted.append(filled)  # other links may lack its body, too
                 if entry.id in held.log.entries:
                     outcome.known.append(entry.id)
+                else:  # it is pending; whoever sends it again learns for what, too
+                    outcome.missing.update(held.log.admission.named_by(entry.id))
             case Pending(missing):
                 outcome.missing.update(missing)
                 self._charge(held, entry, out)

@@ -179,6 +179,10 @@ class Admission:
         """Return at most so many ids of the missing ancestors of a pending entry, ascending."""
         return self._pending.missing_for(entry_id, self._entries, most)
 
+    def named_by(self, entry_id: EntryId) -> tuple[EntryId, ...]:
+        """Return what a pending entry names that was not admitted when it came; else nothing."""
+        return self._pending.named_by(entry_id)
+
     def missing_for_each(
         self, ids: Iterable[EntryId], most: int
     ) -> dict[EntryId, tuple[EntryId, ...]]:

@@ -66,6 +66,10 @@ class PendingEntries:
         pending = (self.entries[i] for i in self._ancestors(entry_id) if i in self.entries)
         return sorted(pending, key=lambda e: e.order_key)
 
+    def named_by(self, entry_id: EntryId) -> tuple[EntryId, ...]:
+        """Return what a pending entry names that was not admitted when it came; else nothing."""
+        return self._named.get(entry_id, ())
+
     def missing_for(
         self, entry_id: EntryId, admitted: Container[EntryId], most: int
     ) -> list[EntryId]:

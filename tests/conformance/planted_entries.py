@@ -12,6 +12,7 @@ from replica.link.effects import EffectsBuilder
 from replica.link.hub_side import HubSide
 from replica.link.intake import Intake
 from replica.log import Entry, Grant, Kind, Log, Member, codec
+from replica.log.admission import Admission
 from replica.log.cover import Cover
 from tests.conformance.planted_hub import Patch, both
 
@@ -41,6 +42,10 @@ def acks_what_other_links_sent() -> Patch:
         self._ack(self.shelf[message.conversation], known, out)
 
     return mock.patch.object(HubSide, "receive_entries", receive)
+
+
+def answers_a_pending_entry_once() -> Patch:
+    return mock.patch.object(Admission, "named_by", lambda self, entry_id: ())
 
 
 def knows_another_kind_10() -> Patch:

@@ -112,6 +112,7 @@ PLANTED = [
         entries.acks_what_other_links_sent,
         "entries/pending-entries-are-offered-behind-those-they-name",
     ),
+    (entries.answers_a_pending_entry_once, "entries/each-link-that-sends-a-pending-entry"),
     (entries.knows_another_kind_10, "entries/unknown-kinds-and-fields-pass-unchanged"),
     (
         entries.keeps_the_first_of_two_at_a_position,

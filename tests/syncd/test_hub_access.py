@@ -185,6 +185,19 @@ def test_an_ack_names_nothing_that_its_link_did_not_send(scene: Scene):
     assert second.id in scene.held.log.entries
 
 
+def test_whoever_sends_a_pending_entry_learns_for_what_it_waits(scene: Scene):
+    """The second link that sent it got no answer, and nothing else told it so."""
+    other = scene.network.connect(scene.writer.public)
+    first, second = scene.chain(2)
+    for link in (scene.client, other, other):
+        before = len(link.received)
+        link.send(Entries(scene.id, (second,)))
+        (fault,) = of(Fault, link.received[before:])
+        assert (fault.reason, fault.missing) == ("ENTRIES_MISSING", (first.id,))
+    charged = scene.hub.links[other.link_id].intake.pending_bytes
+    assert charged == 0, "the link that brought it first is charged for it (ENT-12)"
+
+
 def test_pending_bytes_of_all_links_are_bounded():
     scene = Scene().begin()
     big, small = scene.chain(2), Writer(1, epoch=2)

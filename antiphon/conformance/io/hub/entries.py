@@ -122,6 +122,19 @@ async def an_entry_waits_for_those_it_names(run: HubRun) -> None:
     equal((await resolve(owner, history, second.id)).fate, pb.FATE_DURABLE, "the fate afterwards")
 
 
+@_theme.shows("LINK-13")
+async def each_link_that_sends_a_pending_entry_gets_an_answer(run: HubRun) -> None:
+    """An entry that another link brought, and that is pending, is answered on each link."""
+    history = run.new()
+    owner = await run.push_all(history)
+    links = [await opened(owner, history) for _ in range(2)]
+    first, second = history.say("first"), history.say("second")
+    for link in links:
+        await link.send(Entries(history.id, (second,)))
+        fault = the_fault(await link.until_pong())
+        equal((fault.reason, fault.missing), ("ENTRIES_MISSING", (first.id,)), "the fault")
+
+
 @_theme.shows("PROM-16", "LINK-13", "LIM-3", "ENT-12")
 async def pending_entries_are_bounded(run: HubRun) -> None:
     """Pending entries beyond 4 MiB on a link are dropped: PENDING_FULL. Other links have room.
