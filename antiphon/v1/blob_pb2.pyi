@@ -148,7 +148,7 @@ class WriteRequest(_message.Message):
     """The bytes; a message has at most 1 MiB."""
     expire_time_ms: _builtins.int
     """Unix time at which the hub deletes the blob, in milliseconds; 0 for
-    never; first message only.
+    never, ARGUMENT_INVALID in the past; first message only.
     """
     def __init__(
         self,

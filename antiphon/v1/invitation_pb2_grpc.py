@@ -74,7 +74,8 @@ class InvitationServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def Deposit(self, request, context):
-        """Leave a proof, and learn the inviter's answer; idempotent.
+        """Leave a proof, and learn the inviter's answer; idempotent. Another proof of the caller replaces
+        the one before, unless that has an answer.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

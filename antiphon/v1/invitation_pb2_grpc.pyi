@@ -36,7 +36,9 @@ class InvitationServiceStub:
     OpenMailbox: _grpc.UnaryUnaryMultiCallable[_invitation_pb2.OpenMailboxRequest, _invitation_pb2.OpenMailboxResponse]
     """Open a mailbox for an invitation of the caller."""
     Deposit: _grpc.UnaryUnaryMultiCallable[_invitation_pb2.DepositRequest, _invitation_pb2.DepositResponse]
-    """Leave a proof, and learn the inviter's answer; idempotent."""
+    """Leave a proof, and learn the inviter's answer; idempotent. Another proof of the caller replaces
+    the one before, unless that has an answer.
+    """
     Collect: _grpc.UnaryUnaryMultiCallable[_invitation_pb2.CollectRequest, _invitation_pb2.CollectResponse]
     """Get the proofs in mailboxes of the caller."""
     Answer: _grpc.UnaryUnaryMultiCallable[_invitation_pb2.AnswerRequest, _invitation_pb2.AnswerResponse]
@@ -54,7 +56,9 @@ class InvitationServiceAsyncStub(InvitationServiceStub):
     OpenMailbox: _aio.UnaryUnaryMultiCallable[_invitation_pb2.OpenMailboxRequest, _invitation_pb2.OpenMailboxResponse]  # type: ignore[assignment]
     """Open a mailbox for an invitation of the caller."""
     Deposit: _aio.UnaryUnaryMultiCallable[_invitation_pb2.DepositRequest, _invitation_pb2.DepositResponse]  # type: ignore[assignment]
-    """Leave a proof, and learn the inviter's answer; idempotent."""
+    """Leave a proof, and learn the inviter's answer; idempotent. Another proof of the caller replaces
+    the one before, unless that has an answer.
+    """
     Collect: _aio.UnaryUnaryMultiCallable[_invitation_pb2.CollectRequest, _invitation_pb2.CollectResponse]  # type: ignore[assignment]
     """Get the proofs in mailboxes of the caller."""
     Answer: _aio.UnaryUnaryMultiCallable[_invitation_pb2.AnswerRequest, _invitation_pb2.AnswerResponse]  # type: ignore[assignment]
@@ -81,7 +85,9 @@ class InvitationServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _invitation_pb2.DepositRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_invitation_pb2.DepositResponse, _abc.Awaitable[_invitation_pb2.DepositResponse]]:
-        """Leave a proof, and learn the inviter's answer; idempotent."""
+        """Leave a proof, and learn the inviter's answer; idempotent. Another proof of the caller replaces
+        the one before, unless that has an answer.
+        """
 
     @_abc_1.abstractmethod
     def Collect(

@@ -662,7 +662,9 @@ class Entries(_message.Message):
     CONVERSATION_FIELD_NUMBER: _builtins.int
     ENTRIES_FIELD_NUMBER: _builtins.int
     conversation: _builtins.bytes
-    """The conversation, 32 bytes; unset where the first entry tells it."""
+    """The conversation, 32 bytes; unset where the first entry tells it. FRAME_MALFORMED
+    with neither.
+    """
     @_builtins.property
     def entries(self) -> _containers.RepeatedCompositeFieldContainer[_log_pb2.Entry]:
         """In send order (spec/03-order)."""
@@ -1018,7 +1020,9 @@ class PushRequest(_message.Message):
     CONVERSATION_FIELD_NUMBER: _builtins.int
     ENTRIES_FIELD_NUMBER: _builtins.int
     conversation: _builtins.bytes
-    """The conversation, 32 bytes; unset where the first entry tells it."""
+    """The conversation, 32 bytes; unset where the first entry tells it. ARGUMENT_INVALID
+    with neither.
+    """
     @_builtins.property
     def entries(self) -> _containers.RepeatedCompositeFieldContainer[_log_pb2.Entry]:
         """In send order (spec/03-order), at most one frame."""

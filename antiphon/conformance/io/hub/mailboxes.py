@@ -66,6 +66,25 @@ async def a_proof_is_answered_alike_in_any_mailbox(run: HubRun) -> None:
 
 
 @_theme.shows("TRUST-24")
+async def a_later_proof_replaces_one_without_an_answer(run: HubRun) -> None:
+    """A key has one proof in a mailbox: the later one, or the first that was answered."""
+    inviter, newcomer = [await run.enter(run.new().owner) for _ in range(2)]
+    name, wrong, right = [os.urandom(32) for _ in range(3)]
+    await _open(inviter, name)
+    await _deposit(newcomer, name, wrong)
+    await _deposit(newcomer, name, right)
+    granted = pb.AnswerRequest(
+        mailbox=name, newcomer=newcomer.public, verdict=pb.JOIN_VERDICT_GRANTED
+    )
+    await _service(inviter).Answer(granted, metadata=inviter.metadata)
+    equal(await _deposit(newcomer, name, wrong), NO_ANSWER, "the answer to the earlier proof")
+    proofs = [one.proof for one in (await _collect(inviter, name)).proofs]
+    equal(proofs, [right], "the proofs in the mailbox")
+    found = await _deposit(newcomer, name, right)
+    equal(found.verdict, pb.JOIN_VERDICT_GRANTED, "the answer to the later proof")
+
+
+@_theme.shows("TRUST-24")
 async def a_mailbox_is_of_the_key_that_opened_it(run: HubRun) -> None:
     """Another key collects, answers and closes nothing of a mailbox."""
     inviter, newcomer, other = [await run.enter(run.new().owner) for _ in range(3)]
