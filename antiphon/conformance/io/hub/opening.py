@@ -12,6 +12,7 @@ from antiphon.conformance.io.hub.run import (
     push,
     resolve,
     the_fault,
+    the_last,
 )
 from antiphon.conformance.writers import said
 from antiphon.v1 import sync_pb2 as pb
@@ -53,8 +54,7 @@ async def another_digest_is_answered_with_heads(run: HubRun) -> None:
     link = await greet(owner)
     await link.send(Open(history.id, NOTHING, number=NUMBER))
     found = await link.until_pong()
-    answer = found[0]
-    assert isinstance(answer, Opened)
+    answer = the_last(Opened, found)
     equal((answer.equal, answer.digest), (False, history.digest), "the answer to another digest")
     equal(answer.number, NUMBER, "the number of the Open that is answered")
     equal(sorted(answer.heads or ()), sorted(history.held.log.heads()), "the heads")
@@ -69,11 +69,11 @@ async def a_digest_on_an_open_conversation_is_only_compared(run: HubRun) -> None
     link = await opened(owner, history)
     for digest in (history.digest, NOTHING):
         await link.send(Open(history.id, digest))
-        answer, *more = await link.until_pong()
-        assert isinstance(answer, Opened)
+        found = await link.until_pong()
+        answer = the_last(Opened, found)
         equal(answer.equal, digest == history.digest, "Opened.equal")
         equal(answer.heads, None, "the heads for a digest on an open conversation")
-        equal(len(more), 1, "the number of messages behind it")
+        equal(len(found), 2, "the number of messages with its Pong")
 
 
 @_theme.shows("REC-1", "LINK-11", "PROM-1", "ORD-1")
@@ -214,7 +214,7 @@ async def the_order_of_arrival_changes_no_digest(run: HubRun) -> None:
         await link.send(Entries(history.id, (entry, entry)))
     await link.send(Open(history.id, history.digest))
     found = await link.until_pong()
-    last = [m for m in found if isinstance(m, Opened)][-1]
+    last = the_last(Opened, found)
     equal((last.equal, last.digest), (True, history.digest), "the digest")
 
 

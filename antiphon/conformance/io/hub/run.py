@@ -5,10 +5,11 @@ import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 import grpc
 
-from antiphon.conformance.cases import NotApplicable, Table, equal, wrong
+from antiphon.conformance.cases import NotApplicable, Table, check, equal, wrong
 from antiphon.conformance.histories import History
 from antiphon.conformance.io.calls import END, PATIENCE_S, Caller, RawLink, noted
 from antiphon.conformance.writers import Writer
@@ -108,6 +109,8 @@ async def _until_it_answers(prober: Caller) -> None:
             return
 
 
+_M = TypeVar("_M")
+
 TABLE: Table[HubRun] = Table()
 """The cases of the suite; each module of this package adds a theme."""
 
@@ -193,6 +196,13 @@ def _discard_lane(open_ids: set[EntryId], by_id: dict[EntryId, Entry], tip: Entr
 def entries_of(messages: Iterable[Message]) -> list[EntryId]:
     """Return the ids of the entries in some messages, in order."""
     return [e.id for m in messages if isinstance(m, Entries) for e in m.entries]
+
+
+def the_last(kind: type[_M], messages: Iterable[Message]) -> _M:
+    """Return the last of some messages that is of a kind. Raises Violation without one."""
+    found = [m for m in messages if isinstance(m, kind)]
+    check(bool(found), f"no {kind.__name__} came before the Pong")
+    return found[-1]
 
 
 def faults_of(messages: Iterable[Message]) -> list[Fault]:
