@@ -180,8 +180,8 @@ class Admission:
         return self._pending.missing_for(entry_id, self._entries, most)
 
     def named_by(self, entry_id: EntryId) -> tuple[EntryId, ...]:
-        """Return what a pending entry names that was not admitted when it came; else nothing."""
-        return self._pending.named_by(entry_id)
+        """Return what a pending entry names that is not admitted; nothing for any other entry."""
+        return tuple(i for i in self._pending.named_by(entry_id) if i not in self._entries)
 
     def missing_for_each(
         self, ids: Iterable[EntryId], most: int
