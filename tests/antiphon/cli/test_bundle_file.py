@@ -1,5 +1,6 @@
 """The blobs of a bundle: from one machine to another, through a file or a pipe."""
 
+import asyncio
 import hashlib
 import os
 from pathlib import Path
@@ -7,6 +8,9 @@ from threading import Thread
 
 import pytest
 
+from replica.ids import Digest
+from replica.io import Blobs
+from replica.log import decode_bundle
 from tests.antiphon.cli.conftest import Terminal, World
 
 PICTURE = bytes(range(256)) * 3_000
@@ -70,3 +74,20 @@ def test_a_pipe_that_does_not_begin_like_a_bundle_is_refused(me: Terminal, tmp_p
     writer.start()
     assert me.refused("import", str(pipe)) == "BUNDLE_INVALID"
     writer.join()
+
+
+@pytest.mark.parametrize("size", [len(PICTURE), len(PICTURE) + 1], ids=["its size", "another size"])
+def test_an_upload_that_was_cut_off_is_completed(world: World, exported: Path, size: int) -> None:
+    other, half = world.replica("other"), len(PICTURE) // 2
+    digest = Digest(hashlib.sha256(PICTURE).digest())
+    with exported.open("rb") as file:
+        conversation = decode_bundle(file).entries[0].conversation
+
+    async def cut_off() -> None:
+        store = Blobs(other.data_dir / "blobs")
+        async with await store.open_write(conversation, digest, size, 0) as writer:
+            await writer.write(PICTURE[:half])
+
+    asyncio.run(cut_off())
+    other.ok("import", str(exported))
+    assert blobs(other) == {digest.hex(): PICTURE}

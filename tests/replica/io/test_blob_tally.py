@@ -304,3 +304,15 @@ async def test_an_upload_that_is_not_replaced_stays_known(tmp_path: Path) -> Non
             await mine.open_write(ONE, _digest(b"long"), 5, 0)
     state = await mine.stat(ONE, _digest(b"long"))
     assert (state.committed_bytes, state.size_bytes) == (2, 4)
+
+
+async def test_a_folder_is_counted_beside_as_many_that_are_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(blob_tally, "FOLDERS_MAX", 1)
+    blobs = Blobs(tmp_path)
+    async with await blobs.open_write(ONE, _digest(b"ab"), 2, 0) as writer, asyncio.timeout(10):
+        await writer.write(b"a")
+        await _write(blobs, TWO, b"c")
+        await writer.write(b"b")
+    assert (await blobs.stat(ONE, _digest(b"ab"))).complete

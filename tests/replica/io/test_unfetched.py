@@ -62,3 +62,9 @@ def test_of_two_losses_the_store_was_written_last_before_either() -> None:
 def test_a_note_of_an_earlier_version_states_no_number() -> None:
     assert decode(b"1") == Unfetched()
     assert decode(b"") is decode(None) is None
+
+
+def test_the_clock_of_another_member_may_be_ahead() -> None:
+    note = Unfetched(lost=1, written_ms=WRITTEN_MS).at(times(3))
+    ahead = times(1, WRITTEN_MS + 5 * 60 * 1000, first=50)
+    assert note.without(times(3) | ahead).lost == 0
