@@ -1,5 +1,6 @@
 """The grants of an inviter while its invitations are open (DECISIONS D277, D413)."""
 
+import asyncio
 import shutil
 import sqlite3
 import sys
@@ -7,31 +8,35 @@ from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from antiphon.conformance.io.proxy import proxied
 from replica import limits
 from replica.conversation import Issued, JoinVerdict
-from replica.conversation.invitation import InviteRevoked
+from replica.conversation.invitation import InviteRevoked, JoinPending
 from replica.ids import ConversationId
 from replica.io import (
     begin,
     invitations,
     invite,
     issued_invitations,
+    joining,
     require_link,
     revoke_invitation,
 )
 from replica.io.invitations import InvitationsExceeded, Joined, Redeeming, _claim, void_invitations
 from replica.io.issued_invitations import update
 from replica.io.joining import await_grant, deposit
+from replica.io.pending_joins import pending_joins
 from replica.io.replica import Replica
 from replica.log import Grant, Role
 from replica.log.body import Genesis
-from replica.refusals import ValueDamaged
+from replica.refusals import PeerIdentityChanged, ValueDamaged
 from syncd.io.config import HubConfig
 from syncd.io.server import start
+from tests.support.callers import until
 from tests.support.writers import Writer
 
 ADA, BOB, EVE, HAL = (Writer(number) for number in range(1, 5))
@@ -248,3 +253,40 @@ async def test_who_is_linked_after_the_first_look_answers_before_it_stops(
         assert await ada.wait_for(lambda: ada.hub.is_linked, WAIT_S)
         await redeeming.stop()
     assert [one.verdict for one in joined] == [JoinVerdict.GRANTED]
+
+
+async def test_no_proof_is_left_at_a_hub_with_another_key_than_the_code_states(
+    place: Place,
+) -> None:
+    async with place.ada() as ada, place.opened(BOB, "bob") as bob:
+        issued = await invite(ada, await shared(ada), "bob")
+        wrong = replace(issued.invitation, hub_key=EVE.public)
+        with pytest.raises(PeerIdentityChanged):
+            await await_grant(bob, wrong, timeout_s=WAIT_S)
+        assert await pending_joins(bob.store) == []
+        assert await invitations.redeem(ada) == []
+
+
+async def test_who_waits_is_told_why_once_for_each_reason(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(joining, "POLL_FIRST_S", 0.001)
+    asked: list[int] = []
+    told: list[str] = []
+
+    async def seen(*given: Any) -> int:
+        asked.append(1)
+        return await deposit(*given)
+
+    monkeypatch.setattr(joining, "deposit", seen)
+    async with place.ada() as ada, place.opened(BOB, "bob") as bob:
+        issued = await invite(ada, await shared(ada), "bob")
+        waiting = asyncio.create_task(
+            await_grant(bob, issued.invitation, report=lambda error: told.append(error.reason))
+        )
+        await until(lambda: len(asked) > 3)
+        await update(ada.store, replace(issued, is_revoked=True))
+        await invitations.redeem(ada)
+        with pytest.raises(InviteRevoked):
+            await waiting
+    assert told == [JoinPending.reason]

@@ -1,7 +1,9 @@
 """The row of joins that wait for an answer."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import replace
+from itertools import cycle
 from pathlib import Path
 
 import pytest
@@ -89,3 +91,20 @@ async def test_a_key_that_was_removed_since_waits_for_no_answer(bob: Replica) ->
     await begin.remove(bob, begun, BOB.public, leave_ownerless=True)
     await forget_answered(bob, begun)
     assert await pending_joins(bob.store) == []
+
+
+async def test_joins_of_two_processes_are_recorded_one_after_the_other(tmp_path: Path) -> None:
+    wanted = [invitation(number) for number in range(1, 9)]
+    path = tmp_path / "log.db"
+    async with (
+        Replica.open(path, BOB.key, shared=True) as one,
+        Replica.open(path, BOB.key, shared=True) as other,
+    ):
+        await asyncio.gather(
+            *(
+                record_join(replica, each, is_pending=True)
+                for replica, each in zip(cycle((one, other)), wanted, strict=False)
+            )
+        )
+        mailboxes = {join.mailbox for join in await pending_joins(other.store)}
+    assert mailboxes == {each.mailbox for each in wanted}
