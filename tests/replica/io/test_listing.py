@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 from replica.ids import ConversationId
-from replica.io import rpc
+from replica.io import listing, rpc
 from replica.io.hub_calls import HubCalls
 from replica.io.listing import listed
 from replica.io.store import Store
-from replica.link import Hello, Listing, ListingItem, Message, Ping, Pong, greeting
+from replica.link import Close, Fault, Hello, Listing, ListingItem, Message, Ping, Pong, greeting
 from replica.link.codec import decode_frame, encode_frame
-from replica.refusals import HubUnreachable
+from replica.refusals import HubUnreachable, QuotaExceeded, RateLimited
 from tests.replica.io.test_lying_hub import LyingHub, lying
 from tests.support.writers import Writer
 
@@ -81,4 +81,24 @@ async def test_a_silent_hub_is_an_error_that_says_so(
         await calls.authenticate()
         monkeypatch.setattr(rpc, "CALL_TIMEOUT_S", 1.0)
         with pytest.raises(HubUnreachable, match="the end of the list did not come in time"):
+            await listed(calls)
+
+
+async def test_a_hub_that_refuses_the_list_is_quoted(tmp_path: Path) -> None:
+    refusal = Close(None, Fault("RATE_LIMITED", "later"))
+    async with asking(tmp_path, (WELCOME,), (Listing((ITEM,)), refusal)) as (_, calls):
+        with pytest.raises(RateLimited):
+            await listed(calls)
+
+
+async def test_a_list_without_end_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(listing, "LISTED_MAX", 2)
+    items = [ListingItem(ConversationId(bytes([n]) * 32), OWNER.public, False) for n in range(3)]
+    script = ((WELCOME,), (*(Listing((one,)) for one in items[:2]), Pong(0)), (Pong(0),), ())
+    async with asking(tmp_path, *script) as (hub, calls):
+        assert await listed(calls) == (items[0].conversation, items[1].conversation)
+        hub.script = ((WELCOME,), tuple(Listing((one,)) for one in items))
+        with pytest.raises(QuotaExceeded, match="more than 2 conversations"):
             await listed(calls)

@@ -1,17 +1,19 @@
 """A host over gRPC that more conversations are granted to than it may have open."""
 
+import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
 from replica.core.selection import FollowPolicy, LeftOut
 from replica.ids import ConversationId, EntryId, PublicKey
 from replica.io.hub_calls import HubCalls
 from replica.io.listing import hear_list
+from replica.io.on_demand import ASK_TIMEOUT_S
 from replica.io.replica import Replica
 from replica.io.store import Store
 from replica.link.events import SyncState
-from replica.log.body import Grant, Member, Request, Role, Sampling
+from replica.log.body import Grant, Member, Request, Revocation, Role, Sampling
 from tests.support.callers import PATIENCE_S, ServedHub, serve_hub, until
 from tests.support.scripted_host import ScriptedHost, scripted_host
 from tests.support.writers import Writer, said
@@ -29,8 +31,9 @@ class Person:
         self.id = ConversationId(self.genesis.id)
 
     async def begin(self, host: PublicKey) -> None:
-        grant = self.writer.write(self.id, Member(Grant(host, Role.HOST)), parents=[self.genesis])
-        await self.calls.push(self.id, (self.genesis, grant))
+        granted = Member(Grant(host, Role.HOST))
+        self.grant = self.writer.write(self.id, granted, parents=[self.genesis])
+        await self.calls.push(self.id, (self.genesis, self.grant))
 
     async def ask(self, host: PublicKey) -> EntryId:
         words = self.writer.write(self.id, said("hi"), parents=[self.last])
@@ -107,14 +110,34 @@ async def test_only_the_conversations_of_named_creators_are_opened(tmp_path: Pat
 
 async def test_the_beginning_of_the_list_is_heard_unless_the_hub_is_away(tmp_path: Path) -> None:
     closed = FollowPolicy(open_max=1, unasked_max=0)
-    async with scene(tmp_path, POLICY) as (served, _, people):
-        person, address = people[0], served.hub.address
-        store, key = tmp_path / "mine.db", person.writer.key
-        async with Replica.open(store, key, address, follow=closed) as mine:
+    async with AsyncExitStack() as opened:
+        async with scene(tmp_path, POLICY) as (served, _, people):
+            person, address = people[0], served.hub.address
+            store, key = tmp_path / "mine.db", person.writer.key
+            opening = Replica.open(store, key, address, follow=closed)
+            mine = await opened.enter_async_context(opening)
             await hear_list(mine, PATIENCE_S)
             assert mine.on_demand.selection.listed == {person.id}
             assert person.id not in mine.shelf
+        assert await mine.wait_for(lambda: mine.hub.is_away, PATIENCE_S)
+        async with asyncio.timeout(ASK_TIMEOUT_S / 2):
+            await mine.on_demand.ask(person.id)  # ends at once
     async with Replica.open(store, key, address, follow=closed) as mine:
         await hear_list(mine, PATIENCE_S)
         assert mine.hub.is_away
-        await mine.on_demand.ask(person.id)  # ends at once
+
+
+async def test_who_asks_for_a_conversation_that_the_hub_refuses_waits_for_nothing(
+    tmp_path: Path,
+) -> None:
+    async with scene(tmp_path, POLICY) as (_, host, people):
+        person, replica = people[-1], host.replica
+        await person.ask(replica.public)
+        await until(lambda: person.id in replica.shelf)
+        removal = person.writer.write(
+            person.id, Member(Revocation(replica.public, ())), parents=[person.grant]
+        )
+        await person.calls.push(person.id, (removal,))
+        await until(lambda: replica.hub.state(person.id) is SyncState.DENIED)
+        async with asyncio.timeout(ASK_TIMEOUT_S / 2):
+            await replica.on_demand.ask(person.id)
