@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
+import antiphon.cli.invite
 from antiphon.cli.session import Session
 from replica.ids import ConversationId
+from replica.io import saved_hub
 from replica.io.keys import load_or_create
 from replica.io.replica import Replica
 from replica.refusals import StoreFull
@@ -74,6 +76,24 @@ def test_what_is_written_is_no_error_where_the_disk_is_full_right_behind_it(
     me.ok("send", "behind that")
     shown = me.ok("log")
     assert ("beside it" in shown, "behind that" in shown, "second" in shown) == (True, True, False)
+
+
+def test_a_join_that_ended_before_its_conversation_came_stays_at_its_hub(
+    world: World, me: Terminal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def full(*_given: object) -> None:
+        raise StoreFull
+
+    bob = world.replica("bob")
+    me.ok("new")
+    code = me.record("invite", "bob")["code"]
+    assert bob.refused("join", code, "--no-wait") == "JOIN_PENDING"
+    me.ok("status")
+    with monkeypatch.context() as patched:
+        patched.setattr(antiphon.cli.invite, "fetch", full)
+        assert bob.refused("join", code) == "STORE_FULL"
+    assert saved_hub(bob.data_dir) == world.address
+    bob.ok("join", code)
 
 
 async def _delete_at_hub(terminal: Terminal, address: str, conversation: str) -> None:

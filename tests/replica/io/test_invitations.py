@@ -15,8 +15,8 @@ import pytest
 from antiphon.conformance.io.proxy import proxied
 from replica import limits
 from replica.conversation import Issued, JoinVerdict
-from replica.conversation.invitation import InviteRevoked, JoinPending
-from replica.ids import ConversationId
+from replica.conversation.invitation import InviteExpired, InviteRevoked, JoinPending
+from replica.ids import ConversationId, short
 from replica.io import (
     begin,
     invitations,
@@ -28,9 +28,10 @@ from replica.io import (
 )
 from replica.io.invitations import InvitationsExceeded, Joined, Redeeming, _claim, void_invitations
 from replica.io.issued_invitations import update
-from replica.io.joining import await_grant, deposit
+from replica.io.joining import FolderOfAnotherHub, await_grant, check_folder, check_usable, deposit
 from replica.io.pending_joins import pending_joins
 from replica.io.replica import Replica
+from replica.io.rpc import now_ms
 from replica.log import Grant, Role
 from replica.log.body import Genesis
 from replica.refusals import PeerIdentityChanged, ValueDamaged
@@ -290,3 +291,66 @@ async def test_who_waits_is_told_why_once_for_each_reason(
         with pytest.raises(InviteRevoked):
             await waiting
     assert told == [JoinPending.reason]
+
+
+async def test_a_deletion_voids_the_codes_of_no_other_conversation(place: Place) -> None:
+    async with place.ada() as ada, place.opened(BOB, "bob") as bob:
+        first, second = [await invite(ada, await shared(ada), name) for name in ("bob", "eve")]
+        await ada.calls().delete(first.invitation.conversation)
+        await void_invitations(ada, first.invitation.conversation)
+        assert await redeemed(ada, bob, first) == [JoinVerdict.REVOKED]
+        assert await redeemed(ada, bob, second) == [JoinVerdict.GRANTED]
+
+
+async def test_whose_role_is_here_has_joined_though_the_code_has_expired(place: Place) -> None:
+    async with (
+        place.ada() as ada,
+        place.opened(BOB, "bob") as bob,
+        place.opened(EVE, "eve") as eve,
+    ):
+        conversation = await shared(ada)
+        issued = await invite(ada, conversation, "bob")
+        await begin.grant(ada, conversation, Grant(BOB.public, Role.WRITER))
+        assert await ada.wait_synced(conversation, WAIT_S)
+        await bob.follow(conversation)
+        assert await bob.wait_synced(conversation, WAIT_S)
+        expired = replace(issued.invitation, expire_time_ms=now_ms())
+        await await_grant(bob, expired, timeout_s=0)  # nobody has answered the proof
+        await check_usable(bob.store, expired, bob.public)
+        with pytest.raises(InviteExpired):
+            await await_grant(eve, expired, timeout_s=0)
+        with pytest.raises(InviteExpired):
+            await check_usable(eve.store, expired, eve.public)
+
+
+async def test_a_code_with_another_key_than_the_pinned_one_is_refused_before_its_use(
+    place: Place,
+) -> None:
+    async with place.ada() as ada, place.opened(BOB, "bob") as bob:
+        code = (await invite(ada, await shared(ada), "bob")).invitation
+        await check_usable(bob.store, code, bob.public)
+        with pytest.raises(PeerIdentityChanged):
+            await check_usable(bob.store, replace(code, hub_key=EVE.public), bob.public)
+
+
+async def test_a_folder_of_two_hubs_sends_neither_the_conversations_of_the_other(
+    place: Place,
+) -> None:
+    config = HubConfig(data_dir=place.folder / "other hub", listen="127.0.0.1:0")
+    other = await start(config)
+    async with place.opened(EVE, "eve") as eve:
+        code = (await invite(eve, await shared(eve), "ada")).invitation
+    async with place.ada() as ada:
+        at_both = await shared(ada)
+        await check_folder(ada.store, code, None)
+    async with Replica.open(place.folder / "ada" / "log.db", ADA.key, other.address) as ada:
+        await require_link(ada, WAIT_S)
+        unsent = await ada.create(Genesis((ADA.public,)))
+        assert await ada.wait_synced(unsent, WAIT_S)
+        with pytest.raises(FolderOfAnotherHub, match=short(unsent)):
+            await check_folder(ada.store, code, place.hub)
+        await check_folder(ada.store, replace(code, conversation=unsent), place.hub)
+        await ada.delete(unsent)
+        await check_folder(ada.store, code, place.hub)
+        assert [one.conversation for one in await ada.store.conversations()] == [at_both]
+    await other.stop()

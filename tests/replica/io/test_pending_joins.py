@@ -100,11 +100,15 @@ async def test_joins_of_two_processes_are_recorded_one_after_the_other(tmp_path:
         Replica.open(path, BOB.key, shared=True) as one,
         Replica.open(path, BOB.key, shared=True) as other,
     ):
+        begun = await one.create(Genesis((BOB.public,)))
+        answered = replace(invitation(9), conversation=begun, role=Role.OWNER)
+        await record_join(one, answered, is_pending=True)
         await asyncio.gather(
+            forget_answered(one, begun),
             *(
                 record_join(replica, each, is_pending=True)
-                for replica, each in zip(cycle((one, other)), wanted, strict=False)
-            )
+                for replica, each in zip(cycle((other, one)), wanted, strict=False)
+            ),
         )
         mailboxes = {join.mailbox for join in await pending_joins(other.store)}
     assert mailboxes == {each.mailbox for each in wanted}

@@ -10,6 +10,7 @@ import pytest
 
 from replica.errors import StoreError
 from replica.io import save_hub, saved_hub
+from replica.refusals import ArgumentInvalid
 
 
 @contextmanager
@@ -34,3 +35,12 @@ def test_an_address_that_can_not_be_written_leaves_the_one_before(tmp_path: Path
     save_hub(tmp_path, "192.0.2.7:7413")
     assert saved_hub(tmp_path) == "192.0.2.7:7413"
     assert [one.name for one in tmp_path.iterdir()] == ["hub.address"]
+
+
+@pytest.mark.parametrize("content", [b"", b"somewhere", b"host:port"])
+def test_what_is_no_address_is_refused_with_the_file_that_holds_it(
+    tmp_path: Path, content: bytes
+) -> None:
+    (tmp_path / "hub.address").write_bytes(content)
+    with pytest.raises(ArgumentInvalid, match=r"hub\.address holds no host:port"):
+        saved_hub(tmp_path)
