@@ -10,7 +10,7 @@ import pytest
 import torch
 from gguf import GGMLQuantizationType as Kind
 
-from model_host.engine import gguf_file, open_model, weights
+from model_host.engine import gguf_file, hf_folder, open_model, weights
 from model_host.engine.gguf_file import open_model_file
 from model_host.engine.weights import load_weights, soonest_numerics, unpermute
 from model_host.engine.weights_cache import WeightsCache
@@ -164,3 +164,21 @@ def test_a_file_written_while_it_is_opened_is_refused(
     monkeypatch.setattr(gguf_file, "read_header", written_meanwhile)
     with pytest.raises(ModelFileChanged):
         open_model(path)
+
+
+@pytest.mark.parametrize("name", ["config.json", "model.safetensors"])
+def test_a_folder_written_while_it_is_opened_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    folder = tiny_folder.write(tmp_path / "model")
+    open_model(folder)
+    read_config = hf_folder.read_config
+
+    def written_meanwhile(*given: Any) -> Any:
+        config = read_config(*given)
+        (folder / name).write_bytes((folder / name).read_bytes())
+        return config
+
+    monkeypatch.setattr(hf_folder, "read_config", written_meanwhile)
+    with pytest.raises(ModelFileChanged, match=name):
+        open_model(folder)

@@ -12,6 +12,7 @@ from typing import Any
 
 import grpc
 import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from typer.testing import CliRunner
 
 from antiphon.cli.main import app
@@ -96,6 +97,8 @@ async def test_an_import_that_is_left_while_it_is_stored_ends_before_its_file(
             importing.cancel()
             await asyncio.wait([importing])
             await calls.describe()  # the host has seen the end of the other call before
+            with pytest.raises(RateLimited):  # the place is taken until it is stored
+                await calls.import_(parts(archive))
             free.set()
             await until(lambda: bool(stored))
     assert isinstance(stored[0], Manifest)
@@ -127,6 +130,12 @@ async def has_log(host: HostServer, talk: Talk) -> None:
         return held is not None and held.log.digest == talk.held.log.digest
 
     assert await host.replica.wait_for(is_whole, 20)
+
+
+async def remove(talk: Talk, host: HostServer, key: Ed25519PrivateKey) -> None:
+    heads = tuple(talk.held.log.membership_heads())
+    await talk.replica.append(talk.id, Member(Revocation(public_key(key), ())), parents=heads)
+    await has_log(host, talk)
 
 
 async def test_a_checkpoint_travels_to_another_host_of_the_ring(served: ServedHost):
@@ -215,10 +224,7 @@ async def test_an_export_ends_for_a_member_that_is_removed_while_it_is_read(
         async with HostCalls(host.address, member, host.key) as calls:
             reading = calls.export(talk.id)
             await anext(reading)
-            heads = tuple(talk.held.log.membership_heads())
-            removal = Member(Revocation(public_key(member), ()))
-            await talk.replica.append(talk.id, removal, parents=heads)
-            await has_log(host, talk)
+            await remove(talk, host, member)
             with pytest.raises(AntiphonError) as ended:
                 _ = [part async for part in reading]
             assert ended.value.reason == "CONVERSATION_NOT_FOUND"
@@ -278,6 +284,25 @@ async def begun_import(host: HostServer, number: int, header: bytes) -> AsyncIte
             yield call
         finally:
             call.cancel()
+
+
+async def test_an_archive_of_a_member_that_was_removed_while_it_came_is_not_kept(
+    served: ServedHost,
+):
+    async with served.host() as host:
+        talk = await Talk.begin(served.replica, host.key)
+        await grant(talk, public_key(key_of(7)), Role.WRITER)
+        await talk.ask(LONG, tokens=2)
+        await served.kept(talk, host, 1)
+        async with HostCalls(host.address, served.replica.key, host.key) as calls:
+            archive = b"".join([part async for part in calls.export(talk.id)])
+        async with begun_import(host, 7, archive[:4_000]) as call:
+            await remove(talk, host, key_of(7))
+            with pytest.raises(ConversationUnknown):
+                async with typed_end(call):
+                    await call.write(pb.ImportRequest(data=archive[4_000:]))
+                    await call.done_writing()
+                    await call.read()
 
 
 async def begin_refused(host: HostServer, number: int, header: bytes) -> AntiphonError:
