@@ -25,13 +25,14 @@ def put(me: Terminal, conversation: str, name: str, content: bytes) -> Path:
 
 @pytest.fixture
 def exported(me: Terminal, tmp_path: Path) -> Path:
-    """A bundle with one blob, of a conversation with another one that is damaged."""
+    """A bundle with a blob and an empty one; another one of its conversation is damaged."""
     conversation = me.record("new")["conversation"]
     put(me, conversation, hashlib.sha256(PICTURE).hexdigest(), PICTURE)
     put(me, conversation, "0" * 64, b"damaged")
+    put(me, conversation, hashlib.sha256(b"").hexdigest(), b"")
     file = tmp_path / "talk.bundle"
     result = me.run("export", conversation, str(file))
-    assert "1 blob," in result.stdout
+    assert "2 blobs," in result.stdout
     assert "blob 000000000000 is left out" in result.stderr
     return file
 

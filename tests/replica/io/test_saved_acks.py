@@ -1,5 +1,6 @@
 """The saved acks of a hub: the newest position per lane."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -69,3 +70,15 @@ async def test_the_acks_of_a_deleted_conversation_are_deleted_with_it(store: Sto
     acks.save(ID, [at(entry) for entry in entries])
     await store.delete(ID)
     assert await unacked(acks, entries) == entries
+
+
+async def test_acks_are_those_of_the_hub_that_was_connected_while_they_were_read(store: Store):
+    entries = log(2)
+    for hub, entry in ((HUB, entries[2]), (OTHER_HUB, entries[1])):
+        SavedAcks(store, hub).save(ID, [at(entries[0]), at(entry)])
+    await store.load_acks(ID, HUB)  # they are written now
+    acks = SavedAcks(store, HUB)
+    reading = asyncio.create_task(unacked(acks, entries))
+    await asyncio.sleep(0)  # it has begun
+    acks.hub = OTHER_HUB
+    assert await reading == entries[2:]

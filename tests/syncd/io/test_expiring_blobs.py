@@ -15,7 +15,13 @@ from replica.ids import ConversationId, Digest
 from replica.io import BlobCalls, Blobs, BlobState, ExpiringBlobs, rpc
 from replica.io.rpc import now_ms
 from replica.log import Grant, Member, Role
-from replica.refusals import ArgumentInvalid, BlobMissing, NotAllowed, QuotaExceeded
+from replica.refusals import (
+    ArgumentInvalid,
+    BlobMissing,
+    BlobOffsetInvalid,
+    NotAllowed,
+    QuotaExceeded,
+)
 from syncd.disk_quota import FILE_BYTES, DiskQuota
 from syncd.io import blob_stores
 from syncd.io.blob_stores import SWEEP_EVERY_S, BlobStores
@@ -98,6 +104,27 @@ async def test_an_upload_that_nobody_ends_is_deleted(stores: Stores) -> None:
     await stores.pass_time(3600)
     assert len(list(stores.folder.glob("*/*"))) == 1
     await stores.pass_time(24 * 3600)
+    assert list(stores.folder.glob("*/*")) == []
+
+
+async def test_what_was_set_aside_as_damaged_is_removed_too(stores: Stores) -> None:
+    await stores.put(DATA, stores.now + 500)
+    (file,) = stores.folder.glob("*/*")
+    file.write_bytes(b"x" * len(DATA))
+    with pytest.raises(BlobMissing):
+        _ = [part async for part in stores.all.read(CONVERSATION, DIGEST, 0)]
+    assert [one.suffix for one in stores.folder.glob("*/*")] == [".bad"]
+    assert await stores.all.remove(CONVERSATION, DIGEST) == len(DATA)
+    assert list(stores.folder.glob("*/*")) == []
+
+
+async def test_an_upload_that_is_removed_goes_no_further(stores: Stores) -> None:
+    expire_ms = int(stores.now * 1000) + 10**9
+    writer = await stores.all.open_write(CONVERSATION, DIGEST, len(DATA), 0, expire_ms)
+    await writer.write(DATA[:10])
+    assert await stores.all.remove(CONVERSATION, DIGEST) == 10
+    with pytest.raises(BlobOffsetInvalid):
+        await writer.write(DATA[10:])
     assert list(stores.folder.glob("*/*")) == []
 
 
