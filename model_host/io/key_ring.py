@@ -14,7 +14,7 @@ from pathlib import Path
 
 import structlog
 
-from replica.io import load_or_create_secret, typed_errors
+from replica.io import SecretInvalid, load_or_create_secret, typed_errors
 from replica.refusals import KeyFileInvalid
 
 log = structlog.get_logger()
@@ -28,6 +28,16 @@ class KeyRingMissing(KeyFileInvalid):
     next_step = (
         "Correct `key_ring`, or copy salt.secret, checkpoint.secret and archive.secret of the ring"
         " there. To begin with a new ring, delete the folder of the checkpoints."
+    )
+
+
+class RingSecretInvalid(SecretInvalid):
+    """A secret of a named key ring is damaged, or other users can read it."""
+
+    next_step = (
+        "Run `chmod 600` on the file, where it is open to others. Else copy it from another host"
+        " of the ring. If there is none, move it away: the next start makes another secret, and"
+        " the checkpoints that need the old one are computed again."
     )
 
 
@@ -49,17 +59,20 @@ class KeyRing:
         """Read the ring in the folder that an operator names, which a typing error may be in.
 
         One without a secret is made where no checkpoint is stored, which it would make useless.
-        Raises KeyRingMissing or KeyFileInvalid.
+        Raises KeyRingMissing, RingSecretInvalid or KeyFileInvalid.
         """
         with typed_errors():
             missing = [name for name in _NAMES if not _path(folder, name).exists()]
             is_new = len(missing) == len(_NAMES)
             if is_new and any(checkpoints.glob("*/*.manifest")):
                 raise KeyRingMissing(f"{folder} has no key ring, and {checkpoints} has checkpoints")
-        ring = cls.load(folder)
+        try:
+            ring = cls.load(folder)
+        except SecretInvalid as error:  # `antiphon repair` mends data folders, and no ring
+            raise RingSecretInvalid(error.detail) from error
         if is_new:
             log.info("key ring made", path=str(folder))
-        elif missing:  # after a repair, or where a ring was not copied whole
+        elif missing:  # one was moved away, or a ring was not copied whole
             log.warning(
                 "the key ring was incomplete, other hosts lack what was made",
                 path=str(folder),

@@ -65,7 +65,7 @@ from replica.io.joining import (
     save_hub,
     saved_hub,
 )
-from replica.io.key_refusals import KeyFileGone
+from replica.io.key_refusals import KeyFileGone, SecretInvalid
 from replica.io.keyless import Keyless
 from replica.io.keys import load_or_begin, load_or_create, load_or_create_secret
 from replica.io.linked_hosts import hosts_of, linked_hosts
@@ -163,6 +163,7 @@ __all__ = [
     "SavedAcks",
     "SavedEndings",
     "SecondLook",
+    "SecretInvalid",
     "Store",
     "StoreRepair",
     "TurnEvent",

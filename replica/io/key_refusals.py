@@ -34,6 +34,15 @@ class HostKeyGone(KeyFileGone):
     )
 
 
+class KeyLinkBroken(KeyFileInvalid):
+    """The name of the key file is a link to a file that is not there."""
+
+    next_step = (
+        "Mount or restore the folder that the link names. Remove the link only if what it named"
+        " is not needed any more: the next start makes a new file."
+    )
+
+
 class KeyOfAnotherLog(KeyFileInvalid):
     """The log here was written with another key than that of the backup."""
 

@@ -33,6 +33,7 @@ from replica.io.key_refusals import (
     KeyFileBroken,
     KeyFileGone,
     KeyFileTaken,
+    KeyLinkBroken,
     KeyOfAnotherLog,
     SecretInvalid,
 )
@@ -218,12 +219,16 @@ def _set_aside_if_no_file(path: Path) -> bool:
 
 
 def _create(path: Path, content: bytes) -> bytes:
-    """Create a private file; return its content, which another process may have won."""
+    """Create a private file; return its content, which another process may have won.
+
+    Raises KeyLinkBroken, or StoreError.
+    """
     with typed_errors():
         if create(path, content):
             return content
     first = _read(path)
-    assert first is not None, "key files are not deleted while in use"
+    if first is None:
+        raise KeyLinkBroken(f"{path} is a link, and the file that it names is not there")
     return first
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from model_host.io.key_ring import KeyRing, KeyRingMissing
+from model_host.io.key_ring import KeyRing, KeyRingMissing, RingSecretInvalid
 from replica.io.key_refusals import SecretInvalid
 from tests.model_host.io.tiny_hosts import tiny_hosts
 
@@ -36,6 +36,24 @@ def test_a_named_ring_with_a_secret_that_was_set_aside_gets_another_one(tmp_path
     (ring / "salt.secret").write_bytes(b"short")
     with pytest.raises(SecretInvalid):
         KeyRing.load_named(ring, stored.parent)
+
+
+def test_a_damaged_secret_of_a_named_ring_is_refused_with_what_mends_it(tmp_path: Path) -> None:
+    """`antiphon repair` does not find it in the host's folder, and the ring is no data folder."""
+    ring, checkpoints = tmp_path / "ring", tmp_path / "checkpoints"
+    made = KeyRing.load_named(ring, checkpoints)
+    salt = ring / "salt.secret"
+    salt.chmod(0o644)
+    with pytest.raises(RingSecretInvalid) as caught:
+        KeyRing.load_named(ring, checkpoints)
+    assert "chmod 600" in caught.value.next_step
+    assert "antiphon repair" not in caught.value.next_step
+    salt.chmod(0o600)
+    salt.write_bytes(b"short")
+    with pytest.raises(RingSecretInvalid, match="has 5 bytes, not 32"):
+        KeyRing.load_named(ring, checkpoints)
+    salt.rename(ring / "salt.aside")
+    assert KeyRing.load_named(ring, checkpoints).archive == made.archive
 
 
 async def test_a_mistyped_ring_is_refused_and_another_one_is_named_as_a_cause(tmp_path: Path):

@@ -20,6 +20,7 @@ from replica.io.key_refusals import (
     BackupInvalid,
     KeyFileBroken,
     KeyFileGone,
+    KeyLinkBroken,
     KeyOfAnotherLog,
     SecretInvalid,
 )
@@ -204,6 +205,18 @@ def test_a_secret_is_created_once_with_its_length(path: Path) -> None:
     assert path.stat().st_mode & 0o777 == 0o600
     with pytest.raises(KeyFileInvalid, match="32 bytes, not 16"):
         keys.load_or_create_secret(path, 16)
+
+
+def test_a_link_to_no_file_is_refused_with_what_to_do(path: Path) -> None:
+    """As of a volume that is not mounted."""
+    path.parent.mkdir()
+    path.symlink_to(path.with_name("away"))
+    for work in (keys.load_or_create_secret, keys.load_or_create):
+        with pytest.raises(KeyLinkBroken, match=r"device\.pem is a link") as caught:
+            work(path)
+        assert "Mount" in caught.value.next_step
+    path.unlink()
+    assert len(keys.load_or_create_secret(path)) == 32
 
 
 def test_a_secret_open_to_others_is_refused(path: Path) -> None:
