@@ -75,7 +75,12 @@ class Invited:
         try:
             await await_grant(self._replica, invitation, report=report)
         except AntiphonError as error:
-            detail = f"{error.reason}: {error.detail}"
-            log.warning("invitation refused", conversation=short(joined), detail=detail)
+            log.warning(
+                "invitation refused",
+                conversation=short(joined),
+                reason=error.reason,
+                detail=error.detail,
+                next_step=error.next_step,
+            )
         else:
             log.info("invitation redeemed", conversation=short(joined))

@@ -15,6 +15,7 @@ from replica.io import Redeeming, invite
 from replica.io.host_calls import HostCalls
 from replica.log.body import Grant, Member, Role
 from replica.log.entry import public_key
+from replica.refusals import PeerIdentityChanged
 from tests.model_host.io.served_host import ServedHost
 from tests.support.callers import until
 from tests.support.talk import Talk, key_of
@@ -138,4 +139,8 @@ async def test_a_code_of_another_hub_keeps_nothing_from_being_served(
                 await until(lambda: "PEER_IDENTITY_CHANGED" in str(logs))
                 if len(some) > 1:
                     await listed(host, talk)
+        (line,) = (each for each in logs if each["event"] == "invitation refused")
+        assert line["reason"] == PeerIdentityChanged.reason  # as in every line of an error
+        assert not line["detail"].startswith(line["reason"])
+        assert line["next_step"] == PeerIdentityChanged.next_step
     await redeeming.stop()
