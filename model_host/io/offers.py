@@ -49,6 +49,10 @@ class Source:
     path: Path
     numerics: str
 
+    def __str__(self) -> str:
+        """Return it as `--model` takes it."""
+        return f"{self.path}@{self.numerics}"
+
 
 @dataclass(frozen=True, slots=True)
 class Offer:
@@ -80,6 +84,9 @@ class Offer:
         return replace(self.profile.info, sampling=self.sampling)
 
 
+_TWICE_STEP = (
+    "Leave out one of the two `--model`, or give it other numerics: `@q4`, `@bf16` or `@fp32`."
+)
 _GONE_STEP = "Ask again, without a profile or with one of these: the answer goes on from here."
 
 
@@ -93,9 +100,13 @@ class Offers:
             raise ArgumentInvalid(
                 f"models: {len(offers)}; a host offers {HOST_PROFILES_MAX} at most"
             )
-        self._by_digest = {offer.profile.digest: offer for offer in offers}
-        if len(self._by_digest) < len(offers):
-            raise ArgumentInvalid("models: one of them is given twice")
+        self._by_digest: dict[Digest, Offer] = {}
+        for offer in offers:
+            first = self._by_digest.setdefault(offer.profile.digest, offer)
+            if first is not offer:
+                pair = f"{first.source} and {offer.source}"
+                error = ArgumentInvalid(f"model: {pair} are the same profile, given twice")
+                raise with_step(error, _TWICE_STEP)
         self.all = tuple(offers)
         self.default = offers[0]
 

@@ -3,6 +3,7 @@
 import asyncio
 import gc
 import re
+import shutil
 import threading
 import weakref
 from pathlib import Path
@@ -293,9 +294,26 @@ async def test_a_model_given_twice_stops_the_start(tmp_path: Path):
         numerics="fp32",
         model=(model, f"{model}@fp32"),
     )
-    with pytest.raises(ArgumentInvalid, match="twice"):
+    with pytest.raises(ArgumentInvalid, match="twice") as caught:
         async with start(config):
             pass
+    assert caught.value.detail.count(f"{model}@fp32") == 2
+    assert "--model" in caught.value.next_step
+
+
+async def test_copies_of_one_model_that_stop_the_start_are_named(tmp_path: Path):
+    one = write_model(tmp_path / "model")
+    other = shutil.copytree(one, tmp_path / "copy" / "model")
+    config = HostConfig(
+        data_dir=tmp_path / "host",
+        hub="127.0.0.1:1",
+        numerics="fp32",
+        model=(str(one), str(other)),
+    )
+    with pytest.raises(ArgumentInvalid, match="twice") as caught:
+        async with start(config):
+            pass
+    assert f"{one}@fp32 and {other}@fp32" in caught.value.detail
 
 
 def test_models_are_one_or_several_each_with_its_numerics(monkeypatch: pytest.MonkeyPatch):
