@@ -1,8 +1,9 @@
 """The file of a bundle, and the blobs in it: neither is ever whole in memory."""
 
+import asyncio
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from shutil import copyfileobj
 from tempfile import TemporaryFile
@@ -18,6 +19,7 @@ from replica.log import (
     BUNDLE_MAGIC,
     BlobSource,
     Bundle,
+    BundledBlob,
     decode_bundle,
     encode_bundle,
 )
@@ -30,11 +32,19 @@ _BLOB_NAME = re.compile("[0-9a-f]{64}")
 def opened_bundle(path: Path) -> Iterator[Bundle]:
     """Read and check a bundle; its blobs can be read during the block.
 
-    Raises FileUnusable, BundleInvalid, DraftUnknown.
+    Raises FileUnusable, BundleInvalid, DraftUnknown; an OSError of the block is not the file's.
     """
+    with ExitStack() as opened:
+        with _naming(path):
+            given = opened.enter_context(path.open("rb"))
+            bundle = decode_bundle(opened.enter_context(_seekable(given)))
+        yield bundle
+
+
+@contextmanager
+def _naming(path: Path) -> Iterator[None]:
     try:
-        with path.open("rb") as given, _seekable(given) as file:
-            yield decode_bundle(file)
+        yield
     except OSError as error:
         raise file_unusable(path, error) from error
 
@@ -75,17 +85,22 @@ async def blobs_of(session: Session, conversation: ConversationId) -> list[BlobS
     return found
 
 
-def write_bundle(file: Path, held: Conversation, blobs: list[BlobSource], *, force: bool) -> int:
-    """Write the file atomically; return its size in bytes. It waits for the disk."""
+async def write_bundle(
+    file: Path, held: Conversation, blobs: Iterable[BlobSource], *, force: bool
+) -> int:
+    """Write the file atomically, or nothing if cancelled; return its size in bytes."""
     check_replaceable(file, force=force)
     with new_file(file, force=force) as stream:
         for piece in encode_bundle(held.log.entries.values(), blobs):
             stream.write(piece)
+            await asyncio.sleep(0)  # Ctrl-C ends it between two pieces
         return stream.tell()
 
 
-async def store_blobs(session: Session, conversation: ConversationId, bundle: Bundle) -> None:
-    """Store the blobs of an open bundle that are not here yet."""
+async def store_blobs(
+    session: Session, conversation: ConversationId, path: Path, bundle: Bundle
+) -> None:
+    """Store the blobs of the open bundle at `path` that are not here yet. Raises FileUnusable."""
     blobs = Blobs(session.settings.blobs_path)
     for digest, blob in bundle.blobs.items():
         state = await blobs.stat(conversation, digest)
@@ -94,5 +109,10 @@ async def store_blobs(session: Session, conversation: ConversationId, bundle: Bu
         offset = state.committed_bytes if state.size_bytes == blob.size_bytes else 0
         writing = await blobs.open_write(conversation, digest, blob.size_bytes, offset)
         async with writing as writer:
-            for piece in blob.pieces(offset):
+            for piece in _read(path, blob, offset):
                 await writer.write(piece)
+
+
+def _read(path: Path, blob: BundledBlob, offset: int) -> Iterator[bytes]:
+    with _naming(path):
+        yield from blob.pieces(offset)

@@ -1,6 +1,5 @@
 """`antiphon export`, `import` and `delete` of whole conversations."""
 
-import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -65,7 +64,7 @@ async def export(
     # Without all membership entries, a revoked key could count as a member.
     held.require_whole()
     blobs = await blobs_of(session, held.id)
-    size = await asyncio.to_thread(write_bundle, file, held, blobs, force=force)
+    size = await write_bundle(file, held, blobs, force=force)
     if session.out.as_json:
         session.out.emit(
             {
@@ -96,17 +95,17 @@ async def import_(
             _show_bundle(session, bundle)
             return
         async with session.replica() as replica:
-            await _import(session, replica, bundle)
+            await _import(session, replica, file, bundle)
 
 
-async def _import(session: Session, replica: Replica, bundle: Bundle) -> None:
+async def _import(session: Session, replica: Replica, file: Path, bundle: Bundle) -> None:
     conversation = bundle.entries[0].conversation
     before = await _ids_held(replica, conversation)
     new = {entry.id for entry in bundle.entries} - before
     asks = before and new
     at_hub = await held_of(session, replica, conversation, new) if asks else frozenset()
     imported = await import_entries(replica, bundle.entries)
-    await store_blobs(session, imported, bundle)
+    await store_blobs(session, imported, file, bundle)
     if not before:  # else the next message goes where it would have gone
         await session.use(replica.store, imported)
     kept = len(at_hub & (await replica.load(imported)).log.covered()) if at_hub else 0

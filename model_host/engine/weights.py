@@ -87,13 +87,13 @@ def load_weights(file: ModelFile, numerics: str, cache: WeightsCache | None) -> 
     if numerics == "q4" and not _has_four_bits(file):
         raise NumericsUnsupported(f"{file.path} has no weights in Q4_0, Q4_1 or Q4_K.")
     if cache is None:
-        return Weights(_built(file, numerics), from_cache=False)
+        return Weights(_build(file, numerics), from_cache=False)
     # No part of the key is a property of the CPU: the numbers are those of the file.
     key = hashlib.sha256(file.sha256 + recipe_digest() + numerics.encode()).hexdigest()[:32]
     found = cache.read(key)
     if found is not None:
         return Weights(found[0], from_cache=True, in_use=found[1])
-    tensors = _built(file, numerics)
+    tensors = _build(file, numerics)
     return Weights(tensors, from_cache=False, in_use=cache.write(key, tensors))
 
 
@@ -107,15 +107,8 @@ def unpermute(rows: npt.NDArray[Any], heads: int) -> npt.NDArray[Any]:
     return np.ascontiguousarray(pairs.swapaxes(1, 2)).reshape(rows.shape)
 
 
-def _built(file: ModelFile, numerics: str) -> dict[str, torch.Tensor]:
-    """Convert all tensors, which are those of the digest. Raises ModelFileChanged."""
-    tensors = _build(file, numerics)
-    file.check_unchanged()
-    return tensors
-
-
 def _build(file: ModelFile, numerics: str) -> dict[str, torch.Tensor]:
-    """Convert all tensors, one matrix at a time."""
+    """Convert all tensors, one matrix at a time. Raises ModelFileChanged."""
     dtype = DTYPES[numerics]
     names = {"embedding": "token_embd.weight", "norm": "output_norm.weight"}
     if not file.config.tied:
@@ -123,6 +116,7 @@ def _build(file: ModelFile, numerics: str) -> dict[str, torch.Tensor]:
     found = {name: torch.tensor(file.tensors.read(names[name]), dtype=dtype) for name in names}
     for layer in range(file.config.layers):
         found |= _build_layer(file, layer, numerics)
+    file.check_unchanged()
     return found
 
 

@@ -203,11 +203,12 @@ def read_chunk(file: FileIO, hasher: "hashlib._Hash | None") -> bytes:
 
 
 def pieces_of(whole: Path) -> Iterator[bytes]:
-    """Yield the bytes of a whole blob, which are not verified. Raises BlobMissing."""
-    file, _ = open_whole(whole, 0)
-    with file:
-        while chunk := read_chunk(file, None):
-            yield chunk
+    """Yield the bytes of a whole blob, which are not verified. Raises BlobMissing, StoreError."""
+    with typed_errors():
+        file, _ = open_whole(whole, 0)
+        with file:
+            while chunk := read_chunk(file, None):
+                yield chunk
 
 
 def sha256(path: Path) -> bytes:

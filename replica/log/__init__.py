@@ -46,7 +46,7 @@ from replica.log.body import (
     text_of,
 )
 from replica.log.bundle import MAGIC as BUNDLE_MAGIC
-from replica.log.bundle import BlobSource, Bundle, decode_bundle, encode_bundle
+from replica.log.bundle import BlobSource, Bundle, BundledBlob, decode_bundle, encode_bundle
 from replica.log.codec import decode_body, parse, sampling_from_pb, sampling_to_pb
 from replica.log.codec.entries import entry_from_pb, entry_to_pb
 from replica.log.cuts import difference
@@ -89,6 +89,7 @@ __all__ = [
     "BlobSource",
     "Body",
     "Bundle",
+    "BundledBlob",
     "CallKey",
     "Cancel",
     "Checkpoint",

@@ -19,7 +19,7 @@ from typing import BinaryIO
 
 from replica.errors import EntryRefused
 from replica.ids import ID_BYTES, Digest, short
-from replica.limits import DRAFT, FRAME_BYTES_MAX
+from replica.limits import BLOB_CHUNK_BYTES, DRAFT, FRAME_BYTES_MAX
 from replica.log import codec
 from replica.log.entry import Entry, verify_body
 from replica.log.kinds import Kind
@@ -33,7 +33,6 @@ _RECORD = struct.Struct("<BQ")
 _COUNTS = struct.Struct("<QQ")
 _NUMBER = struct.Struct("<Q")
 _DIGEST_BYTES = hashlib.sha256().digest_size
-_PIECE_BYTES = 256 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +105,7 @@ def _is_whole(file: BinaryIO, end: int) -> bool:
 def _pieces(file: BinaryIO, at: int, end: int) -> Iterator[bytes]:
     while at < end:
         file.seek(at)  # somebody else may have read in between
-        piece = file.read(min(_PIECE_BYTES, end - at))
+        piece = file.read(min(BLOB_CHUNK_BYTES, end - at))
         if not piece:
             raise BundleInvalid("the file became shorter while it was read")
         at += len(piece)
@@ -199,8 +198,8 @@ class _Reader:
         left = self.end - self.at - _RECORD.size
         if left < 0:
             raise self.error("the file ends in the middle of a record")
-        self.file.seek(self.at)
-        kind, size = _RECORD.unpack(self.file.read(_RECORD.size))
+        start = _pieces(self.file, self.at, self.at + _RECORD.size)
+        kind, size = _RECORD.unpack(b"".join(start))
         if size > left:
             raise self.error("the record is longer than the file")
         return kind, size

@@ -3,15 +3,19 @@
 import asyncio
 import hashlib
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from threading import Thread
 
 import pytest
 
+from antiphon.cli.bundle_file import opened_bundle, write_bundle
+from replica.conversation import Conversation
 from replica.ids import Digest
 from replica.io import Blobs
-from replica.log import decode_bundle
+from replica.log import BlobSource, decode_bundle
 from tests.antiphon.cli.conftest import Terminal, World
+from tests.support.writers import Writer
 
 PICTURE = bytes(range(256)) * 3_000
 
@@ -92,3 +96,31 @@ def test_an_upload_that_was_cut_off_is_completed(world: World, exported: Path, s
     asyncio.run(cut_off())
     other.ok("import", str(exported))
     assert blobs(other) == {digest.hex(): PICTURE}
+
+
+def test_an_error_of_the_block_is_not_the_files(exported: Path) -> None:
+    with pytest.raises(BrokenPipeError), opened_bundle(exported):
+        raise BrokenPipeError
+
+
+def test_a_bundle_that_is_cancelled_while_it_is_written_leaves_nothing(tmp_path: Path) -> None:
+    genesis = Writer(1).genesis()
+    held = Conversation.restore(genesis.conversation, [genesis])
+
+    async def cancel() -> None:
+        begun = asyncio.Event()
+
+        def endless() -> Iterator[bytes]:
+            while True:
+                begun.set()
+                yield bytes(1_000)
+
+        blob = BlobSource(Digest(bytes(32)), 1 << 50, endless())
+        writing = asyncio.create_task(write_bundle(tmp_path / "b", held, [blob], force=False))
+        await begun.wait()
+        writing.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await writing
+
+    asyncio.run(cancel())
+    assert not list(tmp_path.iterdir())

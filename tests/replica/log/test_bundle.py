@@ -87,6 +87,21 @@ def test_a_file_that_becomes_shorter_while_it_is_read_is_refused() -> None:
         list(found.pieces())
 
 
+class Shrinking(BytesIO):
+    """A file of which only the beginning is left once its size was asked for."""
+
+    def seek(self, offset: int, whence: int = 0, /) -> int:
+        at = super().seek(offset, whence)
+        if whence:
+            self.truncate(len(MAGIC) + 4)
+        return at
+
+
+def test_a_file_that_becomes_shorter_inside_a_record_is_refused() -> None:
+    with pytest.raises(BundleInvalid, match="became shorter"):
+        decode_bundle(Shrinking(bundle(log(2))))
+
+
 @pytest.mark.parametrize("content", [b"pictures", b"picturE"])
 def test_a_blob_that_changed_is_not_encoded(content: bytes) -> None:
     digest, picture = blob(b"picture")
