@@ -16,18 +16,32 @@ from statistics import median
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from antiphon.v1 import sync_pb2 as pb
 from bench import append_parts, empty_hub, link_client
 from bench.hub_process import HubProcess, build_slow_fsync, hub_process
 from bench.result import Goal, arguments, report, say
 from replica.conversation import Author, Conversation
 from replica.ids import ConversationId, EntryId
 from replica.io import HubCalls, Store, rpc
-from replica.log import Entry, Genesis, Grant, Member, Message, Role, Speaker, Text
+from replica.log import (
+    Entry,
+    Genesis,
+    Grant,
+    Member,
+    Message,
+    Role,
+    Speaker,
+    Text,
+    entry_to_pb,
+)
 
 CLIENTS = 32
 SECONDS = 4.0
 ROUNDS = 5
 ROUND_S = 3.0
+
+Exchange = tuple[bytes, bytes]
+"""What a client sends to append an entry, and the answer that says it is durable."""
 SALT = bytes(16)
 
 
@@ -64,27 +78,35 @@ def _messages(held: Conversation, author: Author, count: int) -> list[Entry]:
     return written
 
 
-async def _append_all(
-    calls: HubCalls, held: Conversation, entries: list[Entry], deadline: float
-) -> int:
+def _push(entry: Entry) -> Exchange:
+    """Return the request that pushes an entry, and the response that says it is durable."""
+    request = pb.PushRequest(conversation=entry.conversation, entries=[entry_to_pb(entry)])
+    response = pb.PushResponse(outcomes=[pb.PushOutcome(id=entry.id, durable=True)])
+    return request.SerializeToString(), response.SerializeToString()
+
+
+async def _push_all(calls: HubCalls, exchanges: list[Exchange], deadline: float) -> int:
     """Push one entry after another until `deadline`; return how many are durable."""
-    for done, entry in enumerate(entries):
+    _, ticket = await calls.authenticate()
+    metadata = ((rpc.TICKET_METADATA, ticket),)
+    call = calls.channel.unary_unary("/antiphon.v1.SyncService/Push")
+    for done, (request, expected) in enumerate(exchanges):
         if time.monotonic() >= deadline:
             return done
-        outcome = await calls.push(held.id, (entry,))
-        assert outcome == {entry.id: None}, outcome
+        response = await call(request, metadata=metadata, timeout=rpc.CALL_TIMEOUT_S)
+        assert response == expected, pb.PushResponse.FromString(response)
     raise RuntimeError("too few entries were prepared")
 
 
 async def _append_over_link(
-    stream: link_client.Stream, entries: list[Entry], deadline: float
+    stream: link_client.Stream, exchanges: list[Exchange], deadline: float
 ) -> int:
     """Append one entry after another until `deadline`; return how many are durable."""
-    for done, entry in enumerate(entries):
+    for done, (sent, acked) in enumerate(exchanges):
         if time.monotonic() >= deadline:
             stream.cancel()
             return done
-        await link_client.append(stream, entry)
+        await link_client.append(stream, sent, acked)
     raise RuntimeError("too few entries were prepared")
 
 
@@ -107,9 +129,10 @@ async def _drive(hub: HubProcess, clients: int, kind: str, seconds: float, folde
     setup = HubCalls(hub.address, owner.key, store)
     assert set((await setup.push(held.id, tuple(first))).values()) == {None}
 
-    # Entries are signed before the clock starts: the hub is measured, not the writers.
+    # Entries are signed and encoded before the clock starts: the hub is measured, not the writers.
     count = 0 if kind == "empty" else int(seconds * 6_000 / clients)
-    prepared = [_messages(held, author, count) for author in authors]
+    exchange = link_client.frames if kind == "link" else _push
+    prepared = [[exchange(e) for e in _messages(held, author, count)] for author in authors]
     calls = [HubCalls(hub.address, author.key, store) for author in authors]
     for call in calls:
         await call.authenticate()
@@ -118,10 +141,10 @@ async def _drive(hub: HubProcess, clients: int, kind: str, seconds: float, folde
     deadline = began + seconds
     if kind == "append":
         pairs = zip(calls, prepared, strict=True)
-        work = [_append_all(call, held, entries, deadline) for call, entries in pairs]
+        work = [_push_all(call, exchanges, deadline) for call, exchanges in pairs]
     elif kind == "link":
         linked = zip(streams, prepared, strict=True)
-        work = [_append_over_link(stream, entries, deadline) for stream, entries in linked]
+        work = [_append_over_link(stream, exchanges, deadline) for stream, exchanges in linked]
     else:
         work = [_call_empty(call, deadline) for call in calls]
     done = sum(await asyncio.gather(*work))

@@ -4,7 +4,7 @@ import grpc
 
 from replica.io import HubCalls, rpc
 from replica.limits import VERSION
-from replica.link import Ack, Entries, Frame, Hello, Message, Welcome, decode_frame
+from replica.link import Ack, Credit, Entries, Frame, Hello, Welcome, decode_frame
 from replica.log import Entry
 
 Stream = grpc.aio.StreamStreamCall[bytes, bytes]
@@ -16,25 +16,28 @@ async def connect(calls: HubCalls) -> Stream:
     stream: Stream = calls.channel.stream_stream("/antiphon.v1.SyncService/Link")(
         metadata=((rpc.TICKET_METADATA, ticket),)
     )
-    await _write(stream, Hello((VERSION,)))
-    welcome = await _read(stream)
+    await stream.write(Frame.of(Hello((VERSION,)), "to_hub").data)
+    welcome = decode_frame(await _read(stream), "to_client")
     assert isinstance(welcome, Welcome), welcome
     return stream
 
 
-async def append(stream: Stream, entry: Entry) -> None:
+def frames(entry: Entry) -> tuple[bytes, bytes]:
+    """Return the frame that sends an entry, and the frame that acks it."""
+    sent = Frame.of(Entries(entry.conversation, (entry,)), "to_hub")
+    acked = Frame.of(Ack(entry.conversation, (entry.id,)), "to_client")
+    return sent.data, acked.data
+
+
+async def append(stream: Stream, sent: bytes, acked: bytes) -> None:
     """Send one entry and wait for its ack."""
-    await _write(stream, Entries(entry.conversation, (entry,)))
-    while not isinstance(message := await _read(stream), Ack):
-        assert type(message).__name__ == "Credit", message
-    assert message.ids == (entry.id,), message
+    await stream.write(sent)
+    while (data := await _read(stream)) != acked:
+        message = decode_frame(data, "to_client")
+        assert isinstance(message, Credit), message
 
 
-async def _write(stream: Stream, message: Message) -> None:
-    await stream.write(Frame.of(message, "to_hub").data)
-
-
-async def _read(stream: Stream) -> Message:
+async def _read(stream: Stream) -> bytes:
     data = await stream.read()
     assert isinstance(data, bytes), "the hub ended the link"
-    return decode_frame(data, "to_client")
+    return data

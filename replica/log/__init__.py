@@ -52,6 +52,7 @@ from replica.log.codec.entries import entry_from_pb, entry_to_pb
 from replica.log.cuts import difference
 from replica.log.damage import MEMBERSHIP_TRACKS, NOTHING_LOST, Damage, Lost
 from replica.log.digest import digest_of, digest_of_packed, head_bytes
+from replica.log.ed25519 import verify
 from replica.log.entry import (
     Conflict,
     Entry,
@@ -63,7 +64,6 @@ from replica.log.entry import (
     salted,
     send_order,
     sign,
-    verify,
     verify_body,
     verify_signature,
 )

@@ -9,11 +9,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from functools import lru_cache
 
-from cryptography.exceptions import InvalidSignature
-from cryptography.hazmat.primitives.asymmetric.ed25519 import (
-    Ed25519PrivateKey,
-    Ed25519PublicKey,
-)
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from replica.ids import (
     ENTRY_TAG,
@@ -30,11 +26,9 @@ from replica.ids import (
     pae,
     tagged_sha256,
 )
-from replica.log import ed25519 as ed25519_rules
-from replica.refusals import BodyDigestMismatch, SignatureInvalid
+from replica.log.ed25519 import verify
+from replica.refusals import BodyDigestMismatch
 
-KEYS_CACHED = 1_024
-"""Author keys that are kept decoded."""
 SIGNATURES_CACHED = 2_048
 """Signatures that are not verified twice: those of one frame."""
 
@@ -163,23 +157,6 @@ def _verified(key: PublicKey, signature: bytes, header_bytes: bytes) -> None:
     So a driver verifies a long message in steps, before it is judged as a whole.
     """
     verify(key, signature, pae(SIGNATURE_TAG, header_bytes))
-
-
-@lru_cache(KEYS_CACHED)
-def _decoded(key: PublicKey) -> Ed25519PublicKey:
-    """Check and decode a key. Raises KeyInvalid."""
-    ed25519_rules.check_key(key)
-    return Ed25519PublicKey.from_public_bytes(key)
-
-
-def verify(key: PublicKey, signature: bytes, message: bytes) -> None:
-    """Verify a signature by the rules of spec/02-entry §4. Raises KeyInvalid, SignatureInvalid."""
-    decoded = _decoded(key)
-    ed25519_rules.check_signature(signature)
-    try:
-        decoded.verify(signature, message)
-    except InvalidSignature as error:
-        raise SignatureInvalid from error
 
 
 def verify_body(entry: Entry) -> None:

@@ -34,6 +34,7 @@ EQUIVALENT: dict[str, str] = {
     "replica/log/ed25519.py: check_signature: never"
     " int.from_bytes(signature[32:], 'little') >= GROUP_ORDER": _REPEATED,
     "replica/log/ed25519.py: check_signature: never len(signature) != 64": _REPEATED,
+    "replica/log/ed25519.py: check_signature: never problem": _REPEATED,
     "replica/log/entry.py: send_order: entry.header.track not in (Track.ALL, Track.MEMBERSHIP)"
     " -> entry.header.track in (Track.ALL, Track.MEMBERSHIP)": _UNASKED,
     "replica/log/entry.py: verify_body: never"

@@ -1,14 +1,19 @@
 """Encodings of keys and signatures on which libraries disagree (spec/02-entry §4)."""
 
 import pytest
+from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from replica.ids import PublicKey
+from replica.log import ed25519
 from replica.log.ed25519 import (
     FIELD_PRIME,
     GROUP_ORDER,
     SMALL_ORDER_Y,
     check_key,
+    check_library,
     check_signature,
+    verify,
 )
 from replica.refusals import KeyInvalid, SignatureInvalid
 
@@ -61,6 +66,27 @@ def test_s_is_below_the_group_order() -> None:
     for s in (GROUP_ORDER, int.from_bytes(SIGNATURE[32:], "little") + GROUP_ORDER):
         with pytest.raises(SignatureInvalid, match="group order"):
             check_signature(SIGNATURE[:32] + s.to_bytes(32, "little"))
+
+
+def test_every_wrong_bit_of_a_signature_is_refused_as_openssl_does() -> None:
+    public = SECRET.public_key()
+    verify(PublicKey(KEY), SIGNATURE, b"x")
+    for bit in range(512):
+        wrong = bytearray(SIGNATURE)
+        wrong[bit // 8] ^= 1 << bit % 8
+        with pytest.raises(SignatureInvalid):
+            verify(PublicKey(KEY), bytes(wrong), b"x")
+        with pytest.raises(InvalidSignature):
+            public.verify(bytes(wrong), b"x")
+
+
+def test_a_library_that_admits_what_others_refuse_is_not_used(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    check_library()
+    monkeypatch.setattr(ed25519, "crypto_sign_open", lambda _signed, _key: b"")
+    with pytest.raises(ImportError, match="pip install"):
+        check_library()
 
 
 def test_the_points_of_small_order_are_eight_with_both_signs() -> None:
