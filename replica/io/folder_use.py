@@ -110,9 +110,9 @@ async def _is_a_replica_s(folder: Path) -> bool:
         return False
     public = public_key(keys.load_or_create(identity))
     with typed_errors():
-        if not await schema.check(log):
+        reader = await schema.connect_checked(log)
+        if reader is None:
             return False  # its first opening was cut short
-        reader = await schema.connect_reader(log)
         try:
             return bool(await reader.execute_fetchall(_IS_A_REPLICA_S, (HUB_KEY, public)))
         finally:

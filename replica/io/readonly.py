@@ -120,10 +120,12 @@ async def open_read_only(path: Path) -> AsyncIterator[Store]:
 async def _open(path: Path) -> Store:
     with typed_errors():
         mark = _NoMark(path)
-        if not await schema.check(path, mark.mark.number):
+        reader = await schema.connect_checked(path, mark.mark.number)
+        if reader is None:
             await (await Store.open(path)).close()
-        mark.write(await tail.compared(path, mark.mark))
+            reader = await schema.connect_reader(path)
         stack = contextlib.AsyncExitStack()
-        reader = await schema.connect_reader(path)
         stack.push_async_callback(reader.close)
-        return Store(_NoCommit(), reader, stack, mark, path)
+        async with stack:
+            mark.write(await tail.compared(reader, mark.mark))
+            return Store(_NoCommit(), reader, stack.pop_all(), mark, path)

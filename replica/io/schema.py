@@ -14,8 +14,10 @@ from contextlib import closing
 from functools import cache, partial
 from itertools import chain
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
+from replica.io import transaction
 from replica.io.connection import Connection
 from replica.io.transaction import Statement, WritingConnection
 from replica.limits import DRAFT
@@ -115,50 +117,55 @@ REBUILD_INDEX = (
 
 async def connect_writer(path: Path) -> WritingConnection:
     """Open the one connection that may write."""
-    connection = await WritingConnection.open(path, BUSY_TIMEOUT_S)
     try:
-        await connection.execute("PRAGMA journal_mode = WAL")
-        await connection.execute("PRAGMA synchronous = FULL")
-        await connection.execute("PRAGMA secure_delete = ON")
+        writer = WritingConnection(lambda: _connected(path, _WRITING, timeout=BUSY_TIMEOUT_S))
+        await writer
     except sqlite3.OperationalError as error:
-        await connection.close()
         if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_READONLY:
             raise
         if os.access(path, os.W_OK):
             raise StoreCorrupt("the file itself is damaged: it states to be read-only") from error
         raise StoreReadOnly(f"{path} can't be written") from error
-    except BaseException:
-        await connection.close()
-        raise
-    return connection
+    return writer
 
 
 async def connect_reader(path: Path) -> Connection:
     """Open a connection that can neither write nor checkpoint."""
-    connection = await _connect(f"file:{quote(os.fsencode(path))}?mode=ro")
-    try:
-        await connection.execute("PRAGMA query_only = ON")
-        await connection.execute("PRAGMA wal_autocheckpoint = 0")
+
+    def connect() -> sqlite3.Connection:
+        connection = _connected(_uri(path, "ro"), _READING, uri=True)
         # A damaged row may have the type text; reading it must not fail on its encoding.
         connection.text_factory = bytes
+        return connection
+
+    reader = Connection(connect)
+    await reader
+    return reader
+
+
+_WRITING = ("journal_mode = WAL", "synchronous = FULL", "secure_delete = ON")
+_READING = ("query_only = ON", "wal_autocheckpoint = 0")
+
+
+def _connected(database: Path | str, pragmas: Sequence[str], **options: Any) -> sqlite3.Connection:
+    connection: sqlite3.Connection = sqlite3.connect(database, isolation_level=None, **options)
+    try:
+        for one in pragmas:
+            connection.execute(f"PRAGMA {one}")
     except BaseException:
-        await connection.close()
+        connection.close()
         raise
     return connection
 
 
-async def _connect(uri: str) -> Connection:
-    connection = Connection(partial(sqlite3.connect, uri, uri=True, isolation_level=None))
-    await connection
-    return connection
+def _uri(path: Path, mode: str) -> str:
+    return f"file:{quote(os.fsencode(path))}?mode={mode}"
 
 
-async def pragma(connection: Connection, name: str) -> int:
+def pragma(connection: sqlite3.Connection, name: str) -> int:
     """Return the value of an integer pragma."""
-    async with connection.execute(f"PRAGMA {name}") as cursor:
-        row = await cursor.fetchone()
-    assert row is not None, f"{name} has a value"
-    return int(row[0])
+    ((value,),) = connection.execute(f"PRAGMA {name}")
+    return int(value)
 
 
 def number() -> int:
@@ -166,8 +173,8 @@ def number() -> int:
     return DRAFT * STEPS_MAX + len(MIGRATIONS)
 
 
-async def check(path: Path, marked: int | None = None) -> bool:
-    """Check that a file is a store of a known version; return whether it is complete.
+async def connect_checked(path: Path, marked: int | None = None) -> Connection | None:
+    """Open a reader of a store of a known version; return None for an incomplete file.
 
     `marked` is the number that the store's mark states (high_water.py): a file that
     states another unknown one is damaged.
@@ -179,7 +186,18 @@ async def check(path: Path, marked: int | None = None) -> bool:
     """
     reader = await connect_reader(path)
     try:
-        return await _is_complete(reader, path)
+        if await reader.run(partial(_is_complete, path, marked)):
+            return reader
+    except BaseException:
+        await reader.close()
+        raise
+    await reader.close()
+    return None
+
+
+def _is_complete(path: Path, marked: int | None, reader: sqlite3.Connection) -> bool:
+    try:
+        return _has_all_steps(path, reader)
     except (DraftUnknown, StoreVersionUnknown) as error:
         if marked == number():
             raise StoreCorrupt(f"the file itself is damaged: {error.detail}") from error
@@ -188,15 +206,13 @@ async def check(path: Path, marked: int | None = None) -> bool:
         if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_READONLY:
             raise
         return False
-    finally:
-        await reader.close()
 
 
-async def _is_complete(reader: Connection, path: Path) -> bool:
-    stated = await pragma(reader, "user_version")
-    if stated == 0 and await pragma(reader, "schema_version") == 0:
+def _has_all_steps(path: Path, reader: sqlite3.Connection) -> bool:
+    stated = pragma(reader, "user_version")
+    if stated == 0 and pragma(reader, "schema_version") == 0:
         return False
-    if await pragma(reader, "application_id") != APPLICATION_ID:
+    if pragma(reader, "application_id") != APPLICATION_ID:
         raise StoreCorrupt(f"{path} is another program's database")
     draft, steps = divmod(stated, STEPS_MAX)
     if draft != DRAFT:
@@ -208,9 +224,7 @@ async def _is_complete(reader: Connection, path: Path) -> bool:
         )
     if steps < len(MIGRATIONS):
         return False
-    if {tuple(row) for row in await reader.execute_fetchall(_FORM)} != _form_of(
-        tuple(chain.from_iterable(MIGRATIONS))
-    ):
+    if set(reader.execute(_FORM)) != _form_of(tuple(chain.from_iterable(MIGRATIONS))):
         # Each conversation would be unreadable for a column that has another name.
         raise StoreCorrupt("the file itself is damaged: its tables have another form")
     return True
@@ -231,24 +245,23 @@ def _form_of(statements: tuple[str, ...]) -> frozenset[tuple[bytes, bytes | None
 async def recover(path: Path) -> None:
     """Let SQLite roll back a transaction that a killed process left half-written.
 
-    Changes nothing else, so it is safe on a file that `check` refuses
-    afterwards. The caller holds the store's lock. See DECISIONS D81.
+    Changes nothing else, so it is safe on a file that is refused afterwards. The
+    caller holds the store's lock. See DECISIONS D81.
     """
-    connection = await _connect(f"file:{quote(os.fsencode(path))}?mode=rw")
-    try:
-        await pragma(connection, "user_version")  # Reading triggers the rollback.
-    finally:
-        await connection.close()
+    # Reading triggers the rollback.
+    connection = Connection(lambda: _connected(_uri(path, "rw"), ("user_version",), uri=True))
+    await connection
+    await connection.close()
 
 
-async def migrate(connection: WritingConnection, steps: Sequence[Sequence[str]]) -> None:
+def migrate(connection: sqlite3.Connection, steps: Sequence[Sequence[str]]) -> None:
     """Apply the missing steps, each in a transaction of its own.
 
     A caller that is cancelled meanwhile leaves the step whole or undone: SQLite's thread ends it.
     """
-    for done in range(await pragma(connection, "user_version") % STEPS_MAX, len(steps)):
+    for done in range(pragma(connection, "user_version") % STEPS_MAX, len(steps)):
         numbers = (
             f"PRAGMA application_id = {APPLICATION_ID}",
             f"PRAGMA user_version = {DRAFT * STEPS_MAX + done + 1}",
         )
-        await connection.transact([Statement(text) for text in (*steps[done], *numbers)])
+        transaction.transact(connection, [Statement(text) for text in (*steps[done], *numbers)])

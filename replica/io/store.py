@@ -9,10 +9,12 @@ the current draft are opened (DECISIONS D80). Blobs and keys are kept elsewhere.
 
 import asyncio
 import contextlib
+import sqlite3
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from replica.conversation import Loaded, Quarantined, Stored
 from replica.errors import ReplicaClosed, StoreError
@@ -36,6 +38,8 @@ from replica.io.transaction import Statement, WritingConnection
 from replica.log import CONTROL_KINDS, Entry
 from replica.refusals import StoreCorrupt, ValueDamaged
 
+Rows = list[tuple[Any, ...]]
+_Result = TypeVar("_Result")
 FEW_ROWS, FEW_BYTES = 16, 65_536
 """Rows and bytes of bodies up to which a conversation is examined at once: a thread costs more."""
 
@@ -84,15 +88,12 @@ class Store(Closing):
                 stack.callback(store_lock.unlock, store_lock.lock(path))
                 mark = MarkFile(path)
                 stack.callback(mark.close)
-                if not await schema.check(path, mark.mark.number):
-                    await schema.recover(path)
-                    await schema.check(path, mark.mark.number)
-                await tail.note_loss(path, mark)
-                commit = GroupCommit(await _writer(path, bytes_max))
-                stack.push_async_callback(commit.close)
-                await asyncio.to_thread(sync_folder, path.parent)
-                reader = await schema.connect_reader(path)
-                stack.push_async_callback(reader.close)
+                async with contextlib.AsyncExitStack() as reading:
+                    reader = await _reader(path, mark)
+                    reading.push_async_callback(reader.close)
+                    commit = GroupCommit(await _writer(path, bytes_max))
+                    stack.push_async_callback(commit.close)
+                    stack.push_async_exit(reading.pop_all())
             if mark.mark.number != schema.number():
                 mark.write(replace(mark.mark, number=schema.number()))
             return cls(commit, reader, stack.pop_all(), mark, path)
@@ -123,16 +124,11 @@ class Store(Closing):
             new = [entry for entry in begun if entry.id not in held]
             size = sum(entry.size_bytes for entry in entries)
             statements = sql.appending(entries)
-            self._require_in_place()  # a refusal behind the write finds the entries stored
+            _require_in_place(self._path, self._file)  # behind the write they would be stored
             await self._commit.write(statements, size_bytes=size, at_once=at_once)
-            self._require_in_place()
+            _require_in_place(self._path, self._file)
             if new:
                 self._mark.write(self._mark.mark.after(new))
-
-    def _require_in_place(self) -> None:
-        """Raise StoreError if what is written is in a file that nobody opens again, or may be."""
-        if file_at(self._path) != self._file:
-            raise StoreError(f"{self._path} was moved or removed while it was open")
 
     async def load(self, conversation: ConversationId, *, bodies: bool = True) -> Loaded:
         """Return the sound entries of a conversation and the ids of the lost ones.
@@ -259,12 +255,24 @@ class Store(Closing):
 
     async def get_meta(self, key: str, *, is_derived: bool = False) -> bytes | None:
         """Return the small value stored under `key`; None if there is none. Raises ValueDamaged."""
-        rows = await self._rows(sql.GET_META, key)
         if is_derived:
             with contextlib.suppress(ValueDamaged):
-                return small_rows.value_of(key, rows)
+                return small_rows.value_of(key, await self._rows(sql.GET_META, key))
             return None
-        return small_rows.value_of(key, rows or await self._rows(sql.ALL_META))
+        (value,) = await self.get_metas([key])
+        if isinstance(value, ValueDamaged):
+            raise value
+        return value
+
+    async def get_metas(self, keys: Sequence[str]) -> list[bytes | ValueDamaged | None]:
+        """Return the small value of each key: None if there is none, the error of a damaged one."""
+
+        def read(reader: sqlite3.Connection) -> list[Rows]:
+            every = cache(lambda: reader.execute(sql.ALL_META).fetchall())
+            return [reader.execute(sql.GET_META, (key,)).fetchall() or every() for key in keys]
+
+        found = await self._read(read)
+        return [_value_or_damage(key, rows) for key, rows in zip(keys, found, strict=True)]
 
     async def put_meta(self, key: str, value: bytes) -> None:
         """Store a small value under `key`; return once it is durable."""
@@ -280,11 +288,27 @@ class Store(Closing):
         """Number of bad rows found since the store was opened."""
         return self._repairs.quarantined_count
 
-    async def _rows(self, text: str, *parameters: object) -> list[tuple[Any, ...]]:
+    async def _rows(self, text: str, *parameters: object) -> Rows:
+        return await self._read(lambda reader: reader.execute(text, parameters).fetchall())
+
+    async def _read(self, work: Callable[[sqlite3.Connection], _Result]) -> _Result:
         if self._closed:
             raise ReplicaClosed
         with typed_errors():
-            return [tuple(r) for r in await self._reader.execute_fetchall(text, parameters)]
+            return await self._reader.run(work)
+
+
+def _value_or_damage(key: str, rows: Rows) -> bytes | ValueDamaged | None:
+    try:
+        return small_rows.value_of(key, rows)
+    except ValueDamaged as damage:
+        return damage
+
+
+def _require_in_place(path: Path, file: tuple[int, int] | None) -> None:
+    """Raise StoreError if what is written is in a file that nobody opens again, or may be."""
+    if file_at(path) != file:
+        raise StoreError(f"{path} was moved or removed while it was open")
 
 
 async def _held_of(
@@ -300,13 +324,33 @@ async def _held_of(
     return held
 
 
+async def _reader(path: Path, mark: MarkFile) -> Connection:
+    """Open the reader, and note what is lost before anything is written."""
+    reader = await schema.connect_checked(path, mark.mark.number)
+    if reader is None:
+        await schema.recover(path)
+        reader = await schema.connect_checked(path, mark.mark.number)
+    if reader is None:
+        reader = await schema.connect_reader(path)
+    try:
+        await tail.note_loss(path, mark, reader)
+    except BaseException:
+        await reader.close()
+        raise
+    return reader
+
+
 async def _writer(path: Path, bytes_max: int | None) -> WritingConnection:
+    def prepare(connection: sqlite3.Connection) -> None:
+        schema.migrate(connection, schema.MIGRATIONS)
+        if bytes_max is not None:
+            pages = bytes_max // schema.pragma(connection, "page_size")
+            connection.execute(f"PRAGMA max_page_count = {pages}")
+        sync_folder(path.parent)
+
     writer = await schema.connect_writer(path)
     try:
-        await schema.migrate(writer, schema.MIGRATIONS)
-        if bytes_max is not None:
-            pages = bytes_max // await schema.pragma(writer, "page_size")
-            await writer.execute(f"PRAGMA max_page_count = {pages}")
+        await writer.run(prepare)
     except BaseException:
         await writer.close()
         raise

@@ -5,7 +5,8 @@ import sqlite3
 from collections.abc import Set
 from pathlib import Path
 
-from replica.io import high_water, schema, store_files
+from replica.io import high_water, store_files
+from replica.io.connection import Connection
 from replica.io.disk import replacing, typed_errors
 from replica.io.high_water import Group, Mark, MarkFile
 from replica.io.logger import get_logger
@@ -42,12 +43,12 @@ def require_content(path: Path) -> None:
         raise StoreCorrupt(f"{path} is empty, though an earlier file of that name was repaired")
 
 
-async def note_loss(path: Path, file: MarkFile) -> None:
+async def note_loss(path: Path, file: MarkFile, reader: Connection) -> None:
     """Note in the mark how many of the last writes are gone, and keep the WAL they were in.
 
     Called before the store is written, which overwrites the WAL.
     """
-    mark = await compared(path, file.mark)
+    mark = await compared(reader, file.mark)
     if mark.lost == file.mark.lost:
         return
     _log.error("the end of a store was lost", path=str(path), count=mark.lost - file.mark.lost)
@@ -58,29 +59,30 @@ async def note_loss(path: Path, file: MarkFile) -> None:
     file.write(mark)
 
 
-async def compared(path: Path, mark: Mark) -> Mark:
+async def compared(reader: Connection, mark: Mark) -> Mark:
     """Return the mark, with the groups that are no longer stored counted as lost."""
     if not mark.groups:
         return mark
-    reader = await schema.connect_reader(path)
     try:
-        newest = mark.groups[-1]
-        if await reader.execute_fetchall(_HOLDS, (newest.conversation, newest.id)):
-            return mark
-        # The table of these is as new as they are: a store of three steps has none.
-        is_hub = any(group.is_tombstone for group in mark.groups)
-        deleted = {one for (one,) in await reader.execute_fetchall(_DELETED)} if is_hub else set()
-        if newest.conversation in deleted:
-            return mark
-        # The row, or the index that finds it, may be damaged instead of gone.
-        rows = await reader.execute_fetchall(_ALL)
+        return await reader.run(lambda connection: _compared(connection, mark))
     except sqlite3.DatabaseError as error:
         if error.sqlite_errorcode == sqlite3.SQLITE_ERROR:
             return mark.after_loss(0)  # the tables themselves are gone
         _log.warning("the end of a store was not checked", detail=str(error))
         return mark  # a damaged page, which reads report
-    finally:
-        await reader.close()
+
+
+def _compared(reader: sqlite3.Connection, mark: Mark) -> Mark:
+    newest = mark.groups[-1]
+    if reader.execute(_HOLDS, (newest.conversation, newest.id)).fetchone():
+        return mark
+    # The table of these is as new as they are: a store of three steps has none.
+    is_hub = any(group.is_tombstone for group in mark.groups)
+    deleted = {one for (one,) in reader.execute(_DELETED)} if is_hub else set()
+    if newest.conversation in deleted:
+        return mark
+    # The row, or the index that finds it, may be damaged instead of gone.
+    rows = reader.execute(_ALL).fetchall()
     ids = {id_ for _, id_ in rows}
     ids |= {entry_id(header) for header, _ in rows if isinstance(header, bytes)}
     reached = len(mark.groups)

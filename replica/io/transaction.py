@@ -4,8 +4,6 @@ import re
 import sqlite3
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Self
 
 from replica.io.connection import Connection
 
@@ -43,27 +41,17 @@ class Statement:
 class WritingConnection(Connection):
     """A connection in autocommit mode, which begins transactions by itself."""
 
-    @classmethod
-    async def open(cls, path: Path, timeout_s: float) -> Self:
-        """Connect to a file; wait for locks of others up to `timeout_s`."""
-
-        def connect() -> sqlite3.Connection:
-            return sqlite3.connect(path, isolation_level=None, timeout=timeout_s)
-
-        connection = cls(connect)
-        await connection
-        return connection
-
     async def transact(self, statements: Sequence[Statement]) -> None:
         """Run all statements and make them durable, or none. Raises sqlite3.Error.
 
         It is one function of the thread, since no statement may run once another has failed:
         SQLite ends the transaction after some errors, and the next would be one of its own.
         """
-        await self._execute(_transact, self._conn, statements)  # type: ignore[no-untyped-call]
+        await self.run(lambda connection: transact(connection, statements))
 
 
-def _transact(connection: sqlite3.Connection, statements: Sequence[Statement]) -> None:
+def transact(connection: sqlite3.Connection, statements: Sequence[Statement]) -> None:
+    """Run all statements, or none. Raises sqlite3.Error."""
     if is_alone(statements):
         statements[0].run(connection)  # outside a transaction, one statement is one
         return

@@ -4,9 +4,8 @@ import structlog
 
 from antiphon.v1 import invitation_pb2 as pb
 from replica import limits
-from replica.conversation import EntryStore
 from replica.ids import ID_BYTES, ConversationId, PublicKey
-from replica.io import rpc
+from replica.io import Store, rpc
 from replica.refusals import ArgumentInvalid, CreateForbidden, ValueDamaged
 from syncd.io.driver import HubDriver
 from syncd.io.gate import Gate
@@ -30,16 +29,15 @@ class InvitationService:
 
     async def load(self) -> None:
         """Read the stored mailboxes; a damaged part counts as empty."""
-        for index in range(SHARDS):
-            try:
-                stored = await self._store.get_meta(_key(index))
-            except ValueDamaged as error:
-                log.warning("mailboxes damaged", detail=error.detail)
+        shards = await self._store.get_metas([_key(index) for index in range(SHARDS)])
+        for index, stored in enumerate(shards):
+            if isinstance(stored, ValueDamaged):
+                log.warning("mailboxes damaged", detail=stored.detail)
                 continue
             self._boxes.load(index, stored or b"", rpc.now_ms())
 
     @property
-    def _store(self) -> EntryStore:
+    def _store(self) -> Store:
         return self._driver.store
 
     def handlers(self) -> rpc.Handlers:

@@ -4,6 +4,7 @@ import resource
 import sqlite3
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
+from functools import partial
 from itertools import count
 from pathlib import Path
 
@@ -82,7 +83,7 @@ async def write_locked(store: Store) -> AsyncIterator[None]:
 async def full_disk(store: Store) -> AsyncIterator[None]:
     """Let SQLite refuse further pages in the block, as on a full disk."""
     writer = store._commit._connection
-    pages = await schema.pragma(writer, "page_count")
+    pages = await writer.run(partial(schema.pragma, name="page_count"))
     await writer.execute(f"PRAGMA max_page_count = {pages}")
     try:
         # Use up the free space of existing pages.

@@ -256,7 +256,7 @@ async def test_a_deletion_that_is_killed_leaves_no_mark_ahead_of_the_store(
         await store.append(entries)
         with monkeypatch.context() as patch:
             step(patch, high_water.MarkFile, "write")
-            step(patch, transaction, "_transact")
+            step(patch, transaction, "transact")
             await store.delete(entries[0].conversation)
     assert len(killed) == 4
     for files in killed:

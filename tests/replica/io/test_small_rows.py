@@ -81,6 +81,8 @@ async def test_a_damaged_value_is_refused_and_the_others_are_not(path: Path, col
         with pytest.raises(ValueDamaged):
             await store.get_meta("a")
         assert await store.get_meta("b") == b"two"
+        damage, absent, two = await store.get_metas(["a", "c", "b"])
+        assert (type(damage), absent, two) == (ValueDamaged, None, b"two")
         with pytest.raises(PinDamaged) as refused:
             await pinned_key(store, "127.0.0.1:1")
         assert "antiphon hub trust" in refused.value.next_step

@@ -58,7 +58,7 @@ class Steps:
         self.before: Callable[[], object] = lambda: None
         for owner, name in ((Path, "replace"), (Path, "unlink"), (os, "fsync")):
             monkeypatch.setattr(owner, name, self._stepped(getattr(owner, name)))
-        monkeypatch.setattr(transaction, "_transact", self._stepped(transaction._transact))
+        monkeypatch.setattr(transaction, "transact", self._stepped(transaction.transact))
 
     def _stepped(self, call: Callable[..., Any]) -> Callable[..., Any]:
         def stepped(*arguments: Any, **named: Any) -> Any:

@@ -9,6 +9,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -127,7 +128,7 @@ async def test_a_failing_migration_leaves_the_version_before_it(path: Path) -> N
     broken = [*schema.MIGRATIONS, ["CREATE TABLE half (made)", "CREATE TABLE half (made)"]]
     writer = await schema.connect_writer(path)
     with pytest.raises(sqlite3.OperationalError):
-        await schema.migrate(writer, broken)
+        await writer.run(partial(schema.migrate, steps=broken))
     await writer.close()
     assert query(path, "PRAGMA user_version") == [(NUMBER,)]
     assert query(path, "SELECT 1 FROM sqlite_schema WHERE name = 'half'") == []
@@ -148,7 +149,7 @@ async def test_a_migration_that_is_cancelled_at_its_commit_is_whole(path: Path) 
 
     await writer.set_trace_callback(cancel_at_commit)
     more = [*schema.MIGRATIONS, ["CREATE TABLE added (later)"]]
-    migrating = asyncio.create_task(schema.migrate(writer, more))
+    migrating = asyncio.create_task(writer.run(partial(schema.migrate, steps=more)))
     with pytest.raises(asyncio.CancelledError):
         await migrating
     await writer.close()
