@@ -145,6 +145,7 @@ def resolve(name_or_path: str) -> Path:
     path = at_home(Path(name_or_path))
     with _reading(path):
         if not path.exists():
+            _refuse_numerics(name_or_path)
             raise ModelUnknown(f"'{name_or_path}' is neither a known model nor a file or folder")
     return path
 
@@ -191,12 +192,17 @@ def _known(name: str) -> Known:
         if model.name == name:
             return model
     names = ", ".join(model.name for model in MODELS)
-    known, _, numerics = name.rpartition("@")
-    if any(known == model.name for model in MODELS):
-        choices = ", ".join(f"@{each}" for each in get_args(Numerics))
-        raise ModelUnknown(f"'@{numerics}' names no numerics; {known} may have {choices}")
+    _refuse_numerics(name)
     unknown = ModelUnknown(f"no model is called '{name}'; known: {names}")
     raise with_step(unknown, _PULL_STEP)
+
+
+def _refuse_numerics(name_or_path: str) -> None:
+    """Raise ModelUnknown if a model is named, and behind it something that is no numerics."""
+    known, _, numerics = name_or_path.rpartition("@")
+    if known and (known in {model.name for model in MODELS} or at_home(Path(known)).exists()):
+        choices = ", ".join(f"@{each}" for each in get_args(Numerics))
+        raise ModelUnknown(f"'@{numerics}' names no numerics; {known} may have {choices}")
 
 
 def _check_digest(model: Known, path: Path, found: str) -> None:

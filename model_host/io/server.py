@@ -247,12 +247,13 @@ async def _run(host: Host, hub_tier: HubCheckpoints, invited: Invited, disk: Dis
 
 async def _load(config: HostConfig, engine: TorchEngine | None) -> tuple[Offers, TorchEngine]:
     """Read the headers of all models, and load the first unless it is loaded."""
+    opened = (asyncio.to_thread(_opened_offer, config, *each) for each in config.models[1:])
+    rest = await asyncio.gather(*opened)  # one that is missing is told before the first is loaded
     if engine is None:
         first, engine = await _load_first(config)
     else:
         first = _offer(config, engine.file, engine.numerics, engine.config.context_tokens)
-    rest = [asyncio.to_thread(_opened_offer, config, *each) for each in config.models[1:]]
-    return Offers([first, *await asyncio.gather(*rest)]), engine
+    return Offers([first, *rest]), engine
 
 
 async def _load_first(config: HostConfig) -> tuple[Offer, TorchEngine]:
@@ -261,7 +262,7 @@ async def _load_first(config: HostConfig) -> tuple[Offer, TorchEngine]:
     file = await asyncio.to_thread(open_model, path)
     numerics = await asyncio.to_thread(_numerics, file, stated)
     need = weights_bytes(file.config, numerics) + config.kv_bytes_max
-    require_room(need, config.memory_bytes_max)  # before it is loaded
+    require_room(name, need, config.memory_bytes_max)  # before it is loaded
     log.info("loading model", path=str(path), numerics=numerics)
     return await asyncio.gather(
         asyncio.to_thread(_offer, config, file, numerics),

@@ -14,11 +14,11 @@ from model_host.errors import ProfileTooLarge
 from replica.ids import Digest
 
 
-def require_room(need: int, bytes_max: int) -> None:
-    """Refuse a profile that doesn't fit in the budget alone. Raises ProfileTooLarge."""
+def require_room(name: str, need: int, bytes_max: int) -> None:
+    """Refuse a model that doesn't fit in the budget alone. Raises ProfileTooLarge."""
     if need > bytes_max:
         raise ProfileTooLarge(
-            f"the profile needs {need:,} bytes for weights, keys and values; "
+            f"{name} needs {need:,} bytes for weights, keys and values; "
             f"the host's memory_bytes_max is {bytes_max:,}"
         )
 
@@ -67,7 +67,7 @@ class Residency:
         if it doesn't fit alone.
         """
         need = self._bytes_of[profile]
-        require_room(need, self._bytes_max)
+        require_room("the profile", need, self._bytes_max)
         free, unloaded = self._bytes_max - self.loaded_bytes, []
         for other, uses in self._uses.items():
             if free >= need:

@@ -12,7 +12,7 @@ import grpc
 
 from replica import limits
 from replica.conversation import is_loopback, require_address
-from replica.errors import AntiphonError
+from replica.errors import AntiphonError, with_step
 from replica.io import health, rpc
 from replica.io.descriptors import allow_descriptors, connections_allowed
 from replica.io.tls_refusals import TlsRequired
@@ -20,6 +20,10 @@ from replica.refusals import ArgumentInvalid
 
 LOOK_S = 1.0
 """Interval of looks at a server."""
+_OTHER_PORT = (
+    "End the process that has the port, or choose another: with `--listen`, or with `--hub-port`"
+    " of `antiphon up`."
+)
 STOP_GRACE_S = 2.0
 """Seconds a daemon waits for its calls to end before it stops."""
 
@@ -69,21 +73,23 @@ def listen(
             require_loopback(address, name="listen")
             port = server.add_insecure_port(address)
     except RuntimeError as error:
-        raise ArgumentInvalid(f"can't listen on {address}: {_why_not(address)}") from error
+        raise _why_not(address) from error
     return f"{address.rsplit(':', 1)[0]}:{port}"
 
 
-def _why_not(address: str) -> str:
+def _why_not(address: str) -> ArgumentInvalid:
     """Return the system's reason for refusing to listen on an address, which gRPC hides."""
+    reason = "in use or invalid"
     try:
         found = socket.getaddrinfo(*require_address(address, port_min=0), type=socket.SOCK_STREAM)
         with socket.socket(found[0][0], socket.SOCK_STREAM) as probe:
             probe.bind(found[0][4])
     except OSError as error:
+        reason = error.strerror or str(error)
         if error.errno == errno.EADDRINUSE:
-            return "the port is in use; choose another, or end the process that has it"
-        return error.strerror or str(error)
-    return "in use or invalid"
+            refusal = ArgumentInvalid(f"can't listen on {address}: the port is in use")
+            return with_step(refusal, _OTHER_PORT)
+    return ArgumentInvalid(f"can't listen on {address}: {reason}")
 
 
 def add_services(

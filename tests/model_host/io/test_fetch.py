@@ -175,6 +175,10 @@ def test_an_unknown_name_is_refused(cache: Path) -> None:
 def test_unknown_numerics_behind_a_name_are_named(cache: Path) -> None:
     with pytest.raises(fetch.ModelUnknown, match=r"'@q5' names no numerics; .* @auto, @q4, @bf16"):
         fetch.pull(f"{KNOWN.name}@q5")
+    own = cache / "own.gguf"
+    own.write_bytes(b"GGUF")
+    with pytest.raises(fetch.ModelUnknown, match=r"'@q5' names no numerics; .*own.gguf may have"):
+        fetch.resolve(f"{own}@q5")
 
 
 def test_a_name_resolves_only_once_the_model_is_here(real_model: Path, cache: Path) -> None:

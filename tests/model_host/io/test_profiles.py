@@ -14,6 +14,7 @@ import structlog.testing
 from model_host.engine import open_model
 from model_host.errors import ProfileTooLarge
 from model_host.io.config import HostConfig
+from model_host.io.fetch import ModelUnknown
 from model_host.io.server import start
 from model_host.profiles import kv_bytes_min
 from replica.ids import Digest, short
@@ -238,7 +239,8 @@ async def test_a_default_larger_than_the_memory_stops_the_start_and_is_told_what
         kv_bytes_max=KV_BYTES,
         memory_bytes_max=memory,
     )
-    with pytest.raises(ProfileTooLarge, match=f"memory_bytes_max is {memory:,}$") as refused:
+    says = f"first needs .* memory_bytes_max is {memory:,}$"
+    with pytest.raises(ProfileTooLarge, match=says) as refused:
         async with start(config):
             pass
     needed = re.search(r"needs ([\d,]+) bytes", refused.value.detail)
@@ -261,6 +263,23 @@ async def test_a_default_larger_than_the_memory_is_refused_before_it_is_loaded(
         memory_bytes_max=KV_BYTES,
     )
     with pytest.raises(ProfileTooLarge):
+        async with start(config):
+            pass
+    assert not (tmp_path / "cache").exists()  # no weights were converted
+
+
+async def test_a_missing_model_is_refused_before_another_is_loaded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("ANTIPHON_CACHE_DIR", str(tmp_path / "cache"))
+    config = HostConfig(
+        data_dir=tmp_path / "host",
+        hub="127.0.0.1:1",
+        model=(str(write_model(tmp_path / "first")), str(tmp_path / "gone")),
+        numerics="fp32",
+        kv_bytes_max=KV_BYTES,
+    )
+    with pytest.raises(ModelUnknown, match="gone"):
         async with start(config):
             pass
     assert not (tmp_path / "cache").exists()  # no weights were converted

@@ -1,6 +1,7 @@
 """A daemon's server: loopback without TLS (spec/09-trust §2), the calls of a connection."""
 
 import asyncio
+import socket
 
 import grpc
 import pytest
@@ -71,3 +72,11 @@ def refusal(address: str) -> ArgumentInvalid | None:
     except ArgumentInvalid as error:
         return error
     return None
+
+
+async def test_a_port_in_use_is_refused_with_the_options_that_choose_another() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(ArgumentInvalid, match="the port is in use") as refused:
+            listen(bounded_server(), f"127.0.0.1:{port}")
+    assert "--hub-port" in refused.value.next_step
