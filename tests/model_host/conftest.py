@@ -30,16 +30,18 @@ EngineOf = Callable[[str], TorchEngine]
 """Returns the engine of the numerics named."""
 
 
-def _cache_dir() -> Path:
+def cache_dir() -> Path:
     return Path(os.environ.get("ANTIPHON_CACHE_DIR") or "~/.cache/antiphon").expanduser()
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Run the tests on the real model in one process, so that it loads once."""
+    """Run the tests on the real model in one process, so that it loads once; the wide one too."""
+    groups = {"engine_of": "model", "wide_of": "wide"}
     for item in items:
-        if "engine_of" in getattr(item, "fixturenames", ()):
-            item.add_marker(pytest.mark.xdist_group("model"))
+        used = [groups[name] for name in getattr(item, "fixturenames", ()) if name in groups]
+        if used:
+            item.add_marker(pytest.mark.xdist_group(used[0]))
 
 
 def layers_in_four_bits(name: str) -> Kind | None:
@@ -49,7 +51,7 @@ def layers_in_four_bits(name: str) -> Kind | None:
 
 @pytest.fixture(scope="session")
 def model_path() -> Path:
-    path = _cache_dir() / "models" / MODEL
+    path = cache_dir() / "models" / MODEL
     if not path.is_file():
         pytest.fail(f"{path} is missing: run `make model`, or set ANTIPHON_CACHE_DIR.")
     return path
@@ -67,7 +69,7 @@ def engine_of(model_path: Path) -> EngineOf:
     @cache
     def load(numerics: str) -> TorchEngine:
         return TorchEngine.load(
-            model_path, numerics=numerics, threads=1, cache_dir=_cache_dir(), context_tokens=2048
+            model_path, numerics=numerics, threads=1, cache_dir=cache_dir(), context_tokens=2048
         )
 
     return load

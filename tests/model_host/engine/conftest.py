@@ -9,22 +9,44 @@ import pytest
 from bench.pages import Memory
 from model_host.engine.model_file import ModelFile
 from model_host.engine.torch_engine import TorchEngine
-from tests.model_host.conftest import EngineOf, layers_in_four_bits
+from tests.model_host.conftest import EngineOf, cache_dir, layers_in_four_bits
 from tests.model_host.engine import tiny_model
+from tests.model_host.engine.prefilled import Prefilled, PrefilledOf
 
 
 @pytest.fixture(scope="session")
 def wide_of(model_file: ModelFile, tmp_path_factory: pytest.TempPathFactory) -> EngineOf:
-    """Two random layers of the real model's widths, hence with its kernels and shapes."""
+    """Two random layers of the real model's widths, hence with its kernels and shapes.
+
+    As for the real one, the verdict of its self-test is kept on this machine.
+    """
     config = replace(model_file.config, layers=2, vocab=tiny_model.LLAMA.vocab)
     path = tmp_path_factory.mktemp("wide") / "wide.gguf"
     tiny_model.write(path, config, kind_of=layers_in_four_bits)
 
     @cache
     def load(numerics: str) -> TorchEngine:
-        return TorchEngine.load(path, numerics=numerics, threads=1, context_tokens=2048)
+        return TorchEngine.load(
+            path,
+            numerics=numerics,
+            threads=1,
+            cache_dir=cache_dir() / "tests",
+            context_tokens=2048,
+            cache_bytes=1 << 28,
+        )
 
     return load
+
+
+@pytest.fixture(scope="session")
+def prefilled_of(engine_of: EngineOf) -> PrefilledOf:
+    """The golden file's long prompt on the real model, in the numerics named."""
+
+    @cache
+    def compute(numerics: str) -> Prefilled:
+        return Prefilled.compute(engine_of(numerics))
+
+    return compute
 
 
 @pytest.fixture(params=["q4", "bf16", "fp32"])

@@ -15,6 +15,7 @@ from model_host.engine_api import CHUNK_TOKENS, Logits, Slice
 from model_host.kv import SLAB_TOKENS, Bytes
 from model_host.refusals import ContextTooLong
 from tests.model_host.engine import tiny_model
+from tests.model_host.engine.prefilled import PrefilledOf
 
 TOKENS = 1064  # two slabs and a part of a third
 CHUNKS = (1, 2, 3, 4, 5, 7, 16, 17, 33, 64, 100, 200, 333)
@@ -60,16 +61,20 @@ def reference(memory: Memory, reference_of: Callable[[TorchEngine], Reference]) 
     return reference_of(memory.engine)
 
 
-def test_the_real_model_gives_the_same_bits_in_any_chunks_and_batches(real_memory: Memory) -> None:
+def test_the_real_model_gives_the_same_bits_in_any_chunks_and_batches(
+    real_memory: Memory, prefilled_of: PrefilledOf
+) -> None:
     """The tests below run the kernels of its widths; this one its weights, through all layers."""
-    memory, ids = real_memory, _ids(real_memory.engine, 600)
-    start = memory.pages(0, 1)
-    memory.compute(start, ids[:480])
+    memory, prefilled = real_memory, prefilled_of(real_memory.engine.numerics)
+    start, ids = memory.pages(0, 1), prefilled.ids[:600]
+    prefilled.restore(memory, start, 480)
     whole, pieces, one, other = (memory.copy(start, at, at + 1) for at in (2, 4, 6, 8))
     expected = memory.compute(whole, ids[480:])
     cuts = [1, 2, 17, 1, 4, 33, 7, 20, 35]
     with _threads(2):
         assert np.array_equal(memory.compute(pieces, ids[480:], cuts), expected)
+    # They were computed before in chunks of other sizes.
+    assert np.array_equal(memory.keys_values(whole), prefilled.keys_values(600))
     assert np.array_equal(memory.keys_values(pieces), memory.keys_values(whole))
     for count in (30, 4, 1, 16):
         first, second = one.tokens, other.tokens

@@ -1,32 +1,37 @@
 """The model agrees with transformers (bench/make_golden.py made the file)."""
 
-import json
 from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
-from bench.pages import Memory
+from bench.pages import Memory, Pages
 from model_host.engine.tokenizer import Tokenizer
 from model_host.engine.torch_engine import TorchEngine
-from model_host.engine_api import CHUNK_TOKENS
+from model_host.engine_api import Logits
 from tests.model_host.engine import tiny_model
+from tests.model_host.engine.prefilled import GOLDEN, LONG, PrefilledOf
 
-GOLDEN: dict[str, Any] = json.loads((Path(__file__).parent / "golden" / "smollm2.json").read_text())
 PROMPTS = range(len(GOLDEN["prompts"]))
+
+
+def _prompted(prompt: int, memory: Memory, prefilled_of: PrefilledOf) -> tuple[Pages, Logits]:
+    """Compute a prompt; return its sequence and the logits after its last token."""
+    pages, ids = memory.pages(0, 1), GOLDEN["prompts"][prompt]["ids"]
+    if prompt != LONG:
+        return pages, memory.last(pages, ids)
+    done = prefilled_of(memory.engine.numerics)
+    done.restore(memory, pages, len(ids))
+    row: Logits = done.rows[-1]
+    return pages, row
 
 
 @pytest.mark.parametrize("prompt", PROMPTS)
 def test_fp32_logits_and_greedy_tokens_are_those_of_transformers(
-    prompt: int, engine_of: Callable[[str], TorchEngine]
+    prompt: int, engine_of: Callable[[str], TorchEngine], prefilled_of: PrefilledOf
 ) -> None:
     golden, memory = GOLDEN["prompts"][prompt], Memory(engine_of("fp32"))
-    pages = memory.pages(0, 1)
-    ids = golden["ids"]
-    for at in range(0, len(ids), CHUNK_TOKENS):
-        logits = memory.last(pages, ids[at : at + CHUNK_TOKENS])
+    pages, logits = _prompted(prompt, memory, prefilled_of)
     assert np.abs(logits[golden["best_ids"]] - golden["best_logits"]).max() < 1e-3
     assert np.abs(logits[::768] - golden["every_768th"]).max() < 1e-3
     assert abs(np.linalg.norm(logits.astype(np.float64)) - golden["length"]) < 1e-1
@@ -42,12 +47,13 @@ def test_fp32_logits_and_greedy_tokens_are_those_of_transformers(
 @pytest.mark.parametrize("numerics", ["q4", "bf16"])
 @pytest.mark.parametrize("prompt", PROMPTS)
 def test_logits_of_fewer_bits_are_near(
-    prompt: int, numerics: str, engine_of: Callable[[str], TorchEngine]
+    prompt: int,
+    numerics: str,
+    engine_of: Callable[[str], TorchEngine],
+    prefilled_of: PrefilledOf,
 ) -> None:
     golden, memory = GOLDEN["prompts"][prompt], Memory(engine_of(numerics))
-    pages, ids = memory.pages(0, 1), golden["ids"]
-    for at in range(0, len(ids), CHUNK_TOKENS):
-        logits = memory.last(pages, ids[at : at + CHUNK_TOKENS])
+    _, logits = _prompted(prompt, memory, prefilled_of)
     memory.close()
     # bf16 has 8 bits: a logit of 20 lies within 1/16 of its neighbours, and 30 layers add up.
     assert np.abs(logits[golden["best_ids"]] - golden["best_logits"]).max() < 1.0
