@@ -1,6 +1,7 @@
 """Compile the grammar on stdin, and write its problem to stdout; nothing if it has none.
 
-The system ends this process where it takes too much time, memory or stack.
+The argument is the CPU time that it may take, in seconds. The system ends this process where
+it takes too much time, memory or stack.
 """
 
 import resource
@@ -10,7 +11,7 @@ import threading
 
 from model_host.grammar_engine import check
 from model_host.grammar_process import OUT_OF_MEMORY, THREAD_STACK_BYTES
-from replica.limits import GRAMMAR_CPU_S_MAX, GRAMMAR_MEMORY_BYTES_MAX
+from replica.limits import GRAMMAR_MEMORY_BYTES_MAX
 
 STACK_BYTES_MAX = THREAD_STACK_BYTES // 2
 """Half of what a thread of the host has: what passes here has room there."""
@@ -29,7 +30,7 @@ def main() -> int:
     # block the signal, which is inherited.
     signal.signal(signal.SIGVTALRM, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGVTALRM})
-    signal.setitimer(signal.ITIMER_VIRTUAL, GRAMMAR_CPU_S_MAX)
+    signal.setitimer(signal.ITIMER_VIRTUAL, float(sys.argv[1]))
     threading.stack_size(STACK_BYTES_MAX)
     problems: list[str] = []
     thread = threading.Thread(target=_compile, args=(grammar, problems))

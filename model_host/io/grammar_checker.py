@@ -14,7 +14,7 @@ from model_host.scheduling import PayerRing
 from replica.errors import HostError
 from replica.ids import Digest
 from replica.io import python
-from replica.limits import GRAMMARS_MAX
+from replica.limits import GRAMMAR_CPU_S_MAX, GRAMMARS_MAX
 
 WALL_S_MAX = 60.0
 """Time in which a process must end; CPU time, which is limited more tightly, ends it before.
@@ -145,7 +145,7 @@ async def _problem_of(source: GrammarSource) -> str | None:
 async def _tried(source: GrammarSource) -> tuple[int | None, str | None]:
     """Return the exit status of a process and its words; None and None if it took too long."""
     process = await asyncio.create_subprocess_exec(
-        *python("-m", "model_host.grammar_process"),
+        *python("-m", "model_host.grammar_process", str(GRAMMAR_CPU_S_MAX)),
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.DEVNULL,

@@ -79,9 +79,9 @@ async def offered(talk: Talk, *tools: ToolDefinition) -> None:
 
 
 @pytest.mark.parametrize("sampling", [Sampling(), SEEDED], ids=["greedy", "drawn"])
-async def test_an_answer_obeys_its_schema(served_real: ServedHost, sampling: Sampling):
-    async with served_real.host() as host:
-        talk = await Talk.begin(served_real.replica, host.key)
+async def test_an_answer_obeys_its_schema(served: ServedHost, sampling: Sampling):
+    async with served.host() as host:
+        talk = await Talk.begin(served.replica, host.key)
         request, answer = await talk.ask(
             "Describe Marie Curie.", tokens=120, sampling=sampling, response_format=schema(PERSON)
         )
@@ -245,7 +245,7 @@ async def test_constrained_answers_in_one_batch_are_those_of_each_alone(served_r
         for talk in talks:
             await talk.say("Describe a fruit.")
         requests = [
-            await talk.request(sampling=SEEDED, tokens=30, response_format=form)
+            await talk.request(sampling=SEEDED, tokens=16, response_format=form)
             for talk, form in zip(talks, forms, strict=True)
         ]
         answers = await asyncio.gather(

@@ -53,8 +53,9 @@ async def test_a_grammar_that_would_hang_or_crash_the_host_is_refused(
 
 @pytest.mark.parametrize("turned_off", [ignored, blocked])
 async def test_the_time_of_a_grammar_ends_where_its_signal_is_turned_off(
-    turned_off: TurnedOff,
+    turned_off: TurnedOff, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(grammar_checker, "GRAMMAR_CPU_S_MAX", 0.2)
     checker, began = GrammarChecker(), time.monotonic()
     with turned_off(signal.SIGVTALRM), pytest.raises(GrammarInvalid, match="too much"):
         await checker.check(ENDLESS, OWNER)

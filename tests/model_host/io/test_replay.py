@@ -123,11 +123,11 @@ async def test_one_replay_runs_at_a_time_and_ends_when_its_caller_leaves(served_
 async def test_an_answer_in_progress_is_not_starved_by_a_replay(served_real: ServedHost):
     async with served_real.host() as host:
         talk = await Talk.begin(served_real.replica, host.key)
-        text = "The river runs through the valley to the sea. " * 75
+        text = "The river runs through the valley to the sea. " * 40
         await talk.ask(text, tokens=3)
         other = await Talk.begin(served_real.replica, host.key)
         await other.say("Tell me a story.")
-        running = await other.request(tokens=90, output_tokens_min=90, sampling=SEEDED)
+        running = await other.request(tokens=60, output_tokens_min=60, sampling=SEEDED)
         await other.replica.wait_for(lambda: len(other.shown(running)) > 5, 30)
         steps, before = [], host.thread.counts.batch.steps
         async with HostCalls(host.address, talk.replica.key, host.key) as calls:
@@ -137,5 +137,5 @@ async def test_an_answer_in_progress_is_not_starved_by_a_replay(served_real: Ser
                     assert event.outcome == Outcome.ACCEPTED
         # Chunks are short beside it, and a step lies between two of them.
         assert len(set(steps)) > 3
-        assert len((await other.answer(running)).token_ids) == 90
+        assert len((await other.answer(running)).token_ids) == 60
         assert (await replay(other, host)).receipt.outcome == Outcome.ACCEPTED

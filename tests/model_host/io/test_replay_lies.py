@@ -4,14 +4,12 @@ import asyncio
 import random
 from collections.abc import AsyncIterator
 from dataclasses import replace
-from functools import partial
 from typing import NamedTuple
 
 import pytest
 
 from bench.lying_host import Liar, with_another_template, with_other_weights, with_token
 from model_host.engine.torch_engine import TorchEngine
-from model_host.io.config import HostConfig
 from model_host.io.server import HostServer
 from replica.conversation import NO_TOKEN, Cause, Outcome
 from replica.ids import Digest, EntryId
@@ -26,7 +24,6 @@ from replica.log.body import (
     Usage,
     text_of,
 )
-from tests.model_host.io import served_host
 from tests.model_host.io.replaying import Replayed, replay
 from tests.model_host.io.served_host import ServedHost, without_room_for_answers
 from tests.support.talk import Talk
@@ -263,7 +260,7 @@ async def test_runs_that_a_crash_cut_off_are_accepted_if_their_recipes_are_state
         async with served_real.host():
             await talk.say("Tell me a long story about it.")
             requests.append(
-                await talk.request(tokens=120, output_tokens_min=120, sampling=SEEDED, logprobs=1)
+                await talk.request(tokens=60, output_tokens_min=60, sampling=SEEDED, logprobs=1)
             )
             assert await talk.replica.wait_for(lambda: len(talk.shown(requests[-1])) > 10, 60)
         async with served_real.host(closing):
@@ -278,7 +275,7 @@ async def test_runs_that_a_crash_cut_off_are_accepted_if_their_recipes_are_state
     assert [one.outcome for one in found] == [accepted, Outcome.UNDECIDED, accepted]
     assert [one.cause for one in found] == [Cause.NONE, Cause.SAMPLING_UNKNOWN, Cause.NONE]
     assert found[0].checked_tokens == len(answers[0].token_ids) > 0
-    assert (found[1].checked_tokens, found[2].checked_tokens) == (0, 120)
+    assert (found[1].checked_tokens, found[2].checked_tokens) == (0, 60)
 
 
 async def test_a_form_that_was_complete_when_its_host_stopped_is_no_difference(
@@ -306,15 +303,17 @@ async def test_a_form_that_was_complete_when_its_host_stopped_is_no_difference(
 async def test_an_answer_that_had_filled_its_context_when_its_host_stopped_keeps_its_end(
     served: ServedHost, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(served_host, "HostConfig", partial(HostConfig, context_tokens=60))
-    async with served.host() as host:
+    config = replace(served.engine.config, context_tokens=60)
+    short = replace(served.engine, model=replace(served.engine.model, config=config))
+    async with served.host(short) as host:
         talk = await Talk.begin(served.replica, host.key)
         refused = without_room_for_answers(host, monkeypatch)
         await talk.say("Tell me a story.")
         request = await talk.request(tokens=0, output_tokens_min=100)
         await asyncio.wait_for(refused.wait(), 60)
-    async with served.host(replace(served.engine, numerics_class=bytes(OTHER))):
+    async with served.host(replace(short, numerics_class=bytes(OTHER))):
         answer = await talk.answer(request)
     assert answer.finish_reason == FinishReason.CONTEXT_LIMIT
-    async with served.host() as host:
+    assert 0 < len(answer.token_ids) < 60
+    async with served.host(short) as host:
         assert (await replay(talk, host)).of(talk, request).outcome == Outcome.ACCEPTED

@@ -187,13 +187,14 @@ def test_the_shortest_context_computes_like_a_longer_one(tiny: TorchEngine, tiny
 
 
 async def test_a_context_shorter_than_the_self_tests_canary_serves(
-    served_real: ServedHost, model_path: Path, engine_of: Callable[[str], TorchEngine]
+    served: ServedHost,
 ):
-    short = TorchEngine.load(model_path, numerics="bf16", threads=1, context_tokens=64)
-    assert short.numerics_class == engine_of("bf16").numerics_class
-    async with served_real.host(short) as host:
-        talk = await Talk.begin(served_real.replica, host.key)
-        _, answer = await talk.ask("Write a very long story.", tokens=0)
+    file = served.engine.file
+    short = TorchEngine.load(file, numerics="bf16", threads=1, context_tokens=64)
+    assert short.numerics_class == served.engine.numerics_class
+    async with served.host(short) as host:
+        talk = await Talk.begin(served.replica, host.key)
+        _, answer = await talk.ask("Write a very long story.", tokens=0, output_tokens_min=64)
         assert answer.finish_reason == FinishReason.CONTEXT_LIMIT
         used = answer.usage.prompt_tokens + len(answer.token_ids)
         assert used == 64
