@@ -4,7 +4,6 @@ Where a test's subject is the host or the arithmetic, and not what the real weig
 runs a model of few random weights through the same engine (DECISIONS D345).
 """
 
-import os
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -22,16 +21,13 @@ from replica.io.replica import Replica
 from syncd.io.config import HubConfig
 from syncd.io.server import start as start_hub
 from tests.model_host.engine import tiny_model
+from tests.model_host.engine.loading import cache_dir, load_random
 from tests.model_host.io.served_host import ServedHost
 from tests.support.talk import key_of
 
 MODEL = "SmolLM2-135M-Instruct.Q4_1.gguf"
 EngineOf = Callable[[str], TorchEngine]
 """Returns the engine of the numerics named."""
-
-
-def cache_dir() -> Path:
-    return Path(os.environ.get("ANTIPHON_CACHE_DIR") or "~/.cache/antiphon").expanduser()
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -95,7 +91,7 @@ def small_of(model_file: ModelFile, tmp_path_factory: pytest.TempPathFactory) ->
 
     @cache
     def load(numerics: str) -> TorchEngine:
-        return TorchEngine.load(path, numerics=numerics, threads=1, context_tokens=2048)
+        return load_random(path, numerics, context_tokens=2048)
 
     return load
 
@@ -108,7 +104,7 @@ def tiny_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def tiny(tiny_path: Path) -> TorchEngine:
     """The tiny model in fp32."""
-    return TorchEngine.load(tiny_path, numerics="fp32", threads=1)
+    return load_random(tiny_path, "fp32")
 
 
 @pytest.fixture(scope="session")

@@ -9,31 +9,22 @@ import pytest
 from bench.pages import Memory
 from model_host.engine.model_file import ModelFile
 from model_host.engine.torch_engine import TorchEngine
-from tests.model_host.conftest import EngineOf, cache_dir, layers_in_four_bits
+from tests.model_host.conftest import EngineOf, layers_in_four_bits
 from tests.model_host.engine import tiny_model
+from tests.model_host.engine.loading import load_random
 from tests.model_host.engine.prefilled import Prefilled, PrefilledOf
 
 
 @pytest.fixture(scope="session")
 def wide_of(model_file: ModelFile, tmp_path_factory: pytest.TempPathFactory) -> EngineOf:
-    """Two random layers of the real model's widths, hence with its kernels and shapes.
-
-    As for the real one, the verdict of its self-test is kept on this machine.
-    """
+    """Two random layers of the real model's widths, hence with its kernels and shapes."""
     config = replace(model_file.config, layers=2, vocab=tiny_model.LLAMA.vocab)
     path = tmp_path_factory.mktemp("wide") / "wide.gguf"
     tiny_model.write(path, config, kind_of=layers_in_four_bits)
 
     @cache
     def load(numerics: str) -> TorchEngine:
-        return TorchEngine.load(
-            path,
-            numerics=numerics,
-            threads=1,
-            cache_dir=cache_dir() / "tests",
-            context_tokens=2048,
-            cache_bytes=1 << 28,
-        )
+        return load_random(path, numerics, context_tokens=2048)
 
     return load
 

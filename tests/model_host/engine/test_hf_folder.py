@@ -25,6 +25,7 @@ from model_host.errors import (
 )
 from model_host.model_config import ModelConfig
 from tests.model_host.engine import tiny_folder, tiny_model
+from tests.model_host.engine.loading import load_random
 from tests.model_host.engine.tiny_model import LLAMA
 from tests.model_host.io.damage import flip_at
 
@@ -50,7 +51,7 @@ def test_every_family_agrees_with_a_naive_forward(
     tmp_path: Path, family: str, config: ModelConfig
 ) -> None:
     folder = tiny_folder.write(tmp_path / "model", config, family=family)
-    engine = TorchEngine.load(folder, numerics="fp32", threads=1)
+    engine = load_random(folder, "fp32")
     assert engine.file.config == config
     naive = tiny_model.naive_logits(engine.file, IDS)
     assert np.abs(_run(engine, 50) - naive).max() < 1e-3
@@ -62,15 +63,15 @@ def test_every_family_agrees_with_a_naive_forward(
 def test_weights_of_two_bytes_are_read(tmp_path: Path, dtype: torch.dtype) -> None:
     folder = tiny_folder.write(tmp_path / "model", dtype=dtype)
     for numerics, bound in (("fp32", 1e-3), ("bf16", 1.0)):
-        engine = TorchEngine.load(folder, numerics=numerics, threads=1)
+        engine = load_random(folder, numerics)
         naive = tiny_model.naive_logits(engine.file, IDS)
         assert np.abs(_run(engine, 50) - naive).max() < bound
 
 
 def test_shards_are_one_model(tmp_path: Path) -> None:
-    whole = TorchEngine.load(tiny_folder.write(tmp_path / "whole"), numerics="fp32", threads=1)
+    whole = load_random(tiny_folder.write(tmp_path / "whole"), "fp32")
     folder = tiny_folder.write(tmp_path / "shards", shards=3)
-    shards = TorchEngine.load(folder, numerics="fp32", threads=1)
+    shards = load_random(folder, "fp32")
     assert np.array_equal(_run(whole, 50), _run(shards, 50))
 
 
@@ -86,7 +87,7 @@ def test_a_folder_and_a_gguf_of_one_model_give_the_same_tokens_and_logits(tmp_pa
     tensors = {name: interleaved(name, rows) for name, rows in tiny_model.tensors().items()}
     gguf = tiny_model.write(tmp_path / "model.gguf", extra=tensors, eos_id=0)
     folder = tiny_folder.write(tmp_path / "model")
-    one, other = (TorchEngine.load(path, numerics="fp32", threads=1) for path in (gguf, folder))
+    one, other = (load_random(path, "fp32") for path in (gguf, folder))
     assert one.file.tokenizer == other.file.tokenizer
     assert one.file.template == other.file.template
     assert np.array_equal(_run(one, 50), _run(other, 50))
@@ -130,7 +131,7 @@ def _names_in(data: bytes) -> list[str]:
 def test_q4_is_refused_for_a_folder(tmp_path: Path) -> None:
     folder = tiny_folder.write(tmp_path / "model")
     with pytest.raises(NumericsUnsupported, match="Q4_0"):
-        TorchEngine.load(folder, numerics="q4", threads=1)
+        load_random(folder, "q4")
 
 
 def test_a_head_is_used_even_where_the_configuration_calls_it_tied(tmp_path: Path) -> None:
@@ -151,7 +152,7 @@ LLAMA3 = {
 def test_rope_is_scaled_as_the_folder_says(tmp_path: Path, place: str) -> None:
     options = LLAMA3 | ({"rope_theta": 500.0} if place == "rope_parameters" else {})
     folder = tiny_folder.write(tmp_path / "model", changed={place: options})
-    engine = TorchEngine.load(folder, numerics="fp32", threads=1)
+    engine = load_random(folder, "fp32")
     assert engine.config.rope_base == (500.0 if place == "rope_parameters" else 10_000.0)
     assert engine.config.rope_divisors[0] == 1.0
     assert engine.config.rope_divisors[-1] == 8.0

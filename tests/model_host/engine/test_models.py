@@ -22,6 +22,7 @@ from model_host.errors import (
 )
 from model_host.model_config import ModelConfig
 from tests.model_host.engine import tiny_model
+from tests.model_host.engine.loading import load_random
 from tests.model_host.engine.tiny_model import LLAMA
 
 IDS = [int(i) for i in np.random.default_rng(4).integers(0, LLAMA.vocab, 70)]
@@ -66,7 +67,7 @@ def test_fp32_agrees_with_a_naive_forward(
     tmp_path: Path, architecture: str, config: ModelConfig
 ) -> None:
     path = tiny_model.write(tmp_path / "model.gguf", config, architecture=architecture)
-    engine = TorchEngine.load(path, numerics="fp32", threads=1)
+    engine = load_random(path, "fp32")
     assert replace(engine.file.config, context_tokens=LLAMA.context_tokens) == config
     naive = tiny_model.naive_logits(engine.file, IDS)
     assert np.abs(_run(engine, 70) - naive).max() < 1e-3
@@ -85,7 +86,7 @@ def test_q4_agrees_with_a_naive_forward(
         architecture=architecture,
         kind_of=lambda name: None if "bias" in name else kind(name),
     )
-    engine = TorchEngine.load(path, numerics="q4", threads=1)
+    engine = load_random(path, "q4")
     assert engine.model.layers[0].qkv.kernel == "int4"
     naive = tiny_model.naive_logits(engine.file, IDS)
     assert _are_near(_run(engine, 70), naive)
@@ -105,7 +106,7 @@ def test_every_quantisation_loads_unpacked(tmp_path: Path, first: int) -> None:
     kind_of = dict(zip(matrices, itertools.islice(kinds, first, None), strict=False))
     assert set(kind_of.values()) == {*KINDS, *K_QUANTS}
     path = tiny_model.write(tmp_path / "model.gguf", WIDE, kind_of=kind_of.get)
-    engine = TorchEngine.load(path, numerics="fp32", threads=1)
+    engine = load_random(path, "fp32")
     naive = tiny_model.naive_logits(engine.file, IDS)
     assert np.abs(_run(engine, 70) - naive).max() < 1e-3 * max(1, np.abs(naive).max())
 
@@ -113,7 +114,7 @@ def test_every_quantisation_loads_unpacked(tmp_path: Path, first: int) -> None:
 @pytest.mark.parametrize("kind", [Kind.Q4_0, Kind.Q4_1, Kind.Q4_K], ids=lambda kind: kind.name)
 def test_matrices_of_four_bits_are_run_as_they_are(tmp_path: Path, kind: Kind) -> None:
     path = tiny_model.write(tmp_path / "model.gguf", WIDE, kind_of=_matrices_in(kind))
-    q4 = TorchEngine.load(path, numerics="q4", threads=1)
+    q4 = load_random(path, "q4")
     for layer in q4.model.layers:
         matrices = (layer.qkv, layer.out, layer.gate_up, layer.down)
         assert {linear.kernel for linear in matrices} == {"int4"}
@@ -131,7 +132,7 @@ def test_a_file_of_mixed_quantisations_runs_each_matrix_in_its_kernel(tmp_path: 
         return _matrices_in(Kind.Q4_K)(name)
 
     path = tiny_model.write(tmp_path / "model.gguf", WIDE, kind_of=kind_of)
-    engine = TorchEngine.load(path, numerics="q4", threads=1)
+    engine = load_random(path, "q4")
     first, second = engine.model.layers
     assert first.qkv.kernel == "int4"
     assert first.down.kernel == engine.model.shapes.linear != "plain"
@@ -152,12 +153,12 @@ def test_q4_is_refused_for_a_file_without_four_bit_layers(tmp_path: Path) -> Non
     for kind_of in (_matrices_in(Kind.Q8_0), lambda name: Kind.Q4_0 if "embd" in name else None):
         path = tiny_model.write(tmp_path / "model.gguf", kind_of=kind_of)
         with pytest.raises(NumericsUnsupported, match="no weights in Q4_0, Q4_1 or Q4_K"):
-            TorchEngine.load(path, numerics="q4", threads=1)
+            load_random(path, "q4")
 
 
 def test_the_canary_of_q4_is_a_class_of_its_own(tmp_path: Path) -> None:
     path = tiny_model.write(tmp_path / "model.gguf", kind_of=_layers_in(Kind.Q4_0))
-    engines = [TorchEngine.load(path, numerics=d, threads=1) for d in ("q4", "bf16", "fp32")]
+    engines = [load_random(path, d) for d in ("q4", "bf16", "fp32")]
     assert len({engine.numerics_class for engine in engines}) == 3
     assert len({engine.namespace(b"salt").digest for engine in engines}) == 3
     assert [engine.memory.bytes_per_token for engine in engines] == [256, 256, 512]
@@ -177,11 +178,11 @@ def test_a_context_longer_than_the_attention_window_is_not_offered(tmp_path: Pat
 def test_rope_is_scaled_by_the_file_s_factors(tmp_path: Path) -> None:
     factors = np.linspace(1, 8, LLAMA.head_width // 2).astype(np.float32)
     path = tiny_model.write(tmp_path / "model.gguf", extra={"rope_freqs.weight": factors})
-    engine = TorchEngine.load(path, numerics="fp32", threads=1)
+    engine = load_random(path, "fp32")
     assert engine.config.rope_divisors == tuple(map(float, factors))
     naive = tiny_model.naive_logits(engine.file, IDS)
     assert np.abs(_run(engine, 70) - naive).max() < 1e-3
-    plain = TorchEngine.load(tiny_model.write(tmp_path / "plain.gguf"), numerics="fp32", threads=1)
+    plain = load_random(tiny_model.write(tmp_path / "plain.gguf"), "fp32")
     assert np.abs(_run(plain, 70) - naive).max() > 0.1
     assert plain.namespace(b"").digest != engine.namespace(b"").digest
 
@@ -189,7 +190,7 @@ def test_rope_is_scaled_by_the_file_s_factors(tmp_path: Path) -> None:
 def test_linear_scaling_divides_all_frequencies(tmp_path: Path) -> None:
     options = {"rope.scaling.type": "linear", "rope.scaling.factor": 2.0}
     path = tiny_model.write(tmp_path / "model.gguf", options=options)
-    engine = TorchEngine.load(path, numerics="fp32", threads=1)
+    engine = load_random(path, "fp32")
     assert engine.config.rope_divisors == (2.0,) * 8
     naive = tiny_model.naive_logits(engine.file, IDS)
     assert np.abs(_run(engine, 70) - naive).max() < 1e-3

@@ -23,6 +23,7 @@ from model_host.engine_api import CHUNK_TOKENS
 from model_host.kv import SLAB_TOKENS
 from model_host.model_config import ModelConfig
 from tests.model_host.engine import tiny_model
+from tests.model_host.engine.loading import load_random
 
 EXPECTED = ("0x1.126788p-2", "-0x1.9a718p-6", "0x1.88eb28p-2")
 
@@ -158,7 +159,7 @@ def test_the_class_depends_on_the_arithmetic_alone(
     assert numerics_class(config, "fp32", SAFE) != numerics_class(config, "bf16", SAFE)
     other = {k: v for k, v in tiny_model.tensors(seed=2).items() if "norm" not in k}
     path = tiny_model.write(tmp_path / "other.gguf", extra=other)
-    assert TorchEngine.load(path, numerics="fp32", threads=1).numerics_class == fp32
+    assert load_random(path, "fp32").numerics_class == fp32
     assert engine_of("bf16").numerics_class != engine_of("fp32").numerics_class
 
 
