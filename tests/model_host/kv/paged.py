@@ -73,12 +73,18 @@ def states(before: int, ids: tuple[int, ...]) -> Sequence[int]:
     return tuple(found)
 
 
+@lru_cache(maxsize=4096)
+def _cells(before: int, ids: tuple[int, ...]) -> np.ndarray:
+    return np.array(states(before, ids), np.uint64)
+
+
 def keys_and_values(ids: Sequence[int]) -> np.ndarray:
     """Return the content of each position, which depends on all ids up to it."""
-    found: list[int] = []
+    parts, state = [np.zeros(0, np.uint64)], 0
     for at in range(0, len(ids), SLAB_TOKENS):
-        found += states(found[-1] if found else 0, tuple(ids[at : at + SLAB_TOKENS]))
-    return np.array(found, np.uint64)
+        parts.append(_cells(state, tuple(ids[at : at + SLAB_TOKENS])))
+        state = int(parts[-1][-1])
+    return np.concatenate(parts)
 
 
 def contents(memory: NumpyMemory, pages: PageTable) -> np.ndarray:

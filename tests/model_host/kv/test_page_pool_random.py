@@ -298,7 +298,7 @@ READ = {"begin_reading": 3, "end_reading": 2, "pin": 1, "pass_time": 1}
 
 @pytest.mark.parametrize("seed", range(4))
 def test_with_memory_for_all_the_longest_prefix_is_found_and_only_that(seed: int) -> None:
-    trial = Trial(seed, slabs=2000, budget_slabs=2000, tail_slots=(0, 2, 8)[seed % 3])
+    trial = Trial(seed, slabs=300, budget_slabs=300, tail_slots=(0, 2, 8)[seed % 3])
     trial.is_exact = True
     trial.run(250, CALM | READ)
 
