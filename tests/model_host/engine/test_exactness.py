@@ -133,7 +133,7 @@ def test_any_batch_gives_the_bits_of_each_alone(memory: Memory, reference: Refer
         if start % 512:
             memory.engine.memory.copy(whole.slabs[start // 512], at, start % 512)
         batch.append(pages)
-    for _ in range(12):
+    for _ in range(8):
         counts = [rng.choice((1, 1, 1, 1, 4, 4, 17, 60)) for _ in batch]
         parts = [
             (pages, ids[pages.tokens : pages.tokens + count])

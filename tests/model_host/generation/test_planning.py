@@ -163,7 +163,7 @@ def test_an_answer_merged_in_from_another_branch_is_judged_by_its_own_context():
 
 
 def test_a_seal_planned_from_a_kept_context_is_the_one_planned_from_scratch():
-    for seed in range(30):
+    for seed in range(15):
         scene, walk = Scene(), Random(seed)
         for renderer in (RENDERER, REWRITING):
             contexts = Contexts()

@@ -177,9 +177,9 @@ async def test_a_required_call_has_valid_arguments_and_its_result_is_read(served
         assert not talk.held.order.void
 
 
-async def test_required_calls_call_what_is_there(served_real: ServedHost):
-    async with served_real.host() as host:
-        talk = await Talk.begin(served_real.replica, host.key)
+async def test_required_calls_call_what_is_there(served: ServedHost):
+    async with served.host() as host:
+        talk = await Talk.begin(served.replica, host.key)
         await offered(talk, WEATHER, CLOCK)
         _, answer = await talk.ask(
             "What time is it?", tokens=120, sampling=SEEDED, tool_choice=ToolChoice.REQUIRED

@@ -102,7 +102,7 @@ async def test_only_members_get_a_replay(served: ServedHost):
 async def test_one_replay_runs_at_a_time_and_ends_when_its_caller_leaves(served_real: ServedHost):
     async with served_real.host() as host:
         talk = await Talk.begin(served_real.replica, host.key)
-        request, _ = await talk.ask("Tell me a long story.", tokens=60, output_tokens_min=60)
+        request, _ = await talk.ask("Tell me a long story.", tokens=40, output_tokens_min=40)
         async with HostCalls(host.address, talk.replica.key, host.key) as calls:
             events = calls.replay(talk.id, ReplayMode.VERIFY)
             await anext(events)
