@@ -42,7 +42,7 @@ def test_the_powers_are_the_nearest_numbers_there_are() -> None:
 @pytest.mark.parametrize("temperature", [0.001, 0.3, 1.0, 7.0, 100.0])
 def test_a_weight_is_the_exponential_to_a_unit_and_a_half(temperature: float) -> None:
     rng = np.random.default_rng(2)
-    scores = (25 - rng.uniform(0, 26 * temperature, 400)).astype(np.float32)
+    scores = (25 - rng.uniform(0, 26 * temperature, 150)).astype(np.float32)
     scores[7] = best = 25.0
     weights, _ = Workspace().weigh(scores, best, temperature)
     for score, weight in zip(scores.tolist(), weights.tolist(), strict=True):
