@@ -226,7 +226,7 @@ async def test_a_run_whose_journal_was_full_resumes_at_its_token(served_real: Se
     async with served_real.host() as host:
         talk = await Talk.begin(served_real.replica, host.key)
         await talk.say(STORY)
-        request = await talk.request(tokens=20, sampling=SEEDED)
+        request = await talk.request(tokens=40, sampling=SEEDED)
         assert await served_real.replica.wait_for(lambda: bool(talk.shown(request)), PATIENCE_S)
         (journal,) = served_real.journals.iterdir()
         limit = journal.stat().st_size + 3 * TOKEN_BYTES + 5
@@ -240,7 +240,7 @@ async def test_a_run_whose_journal_was_full_resumes_at_its_token(served_real: Se
         (reason,) = {line["reason"] for line in logs if line["event"] == "could not answer"}
         assert reason == StoreError.reason
         answer = await talk.answer(request)
-        assert len(answer.token_ids) == 20
+        assert len(answer.token_ids) == 40
         assert text_of(answer.parts) == talk.shown(request)
         await assert_the_log_is_one(served_real, host, talk)
         again = await talk.answer(await talk.regenerate(request))

@@ -265,14 +265,14 @@ async def test_a_late_reader_gets_the_whole_draft(served_real: ServedHost):
     async with served_real.host() as host:
         talk = await Talk.begin(served_real.replica, host.key)
         await talk.say("Write a very long story about the sea.")
-        request = await talk.request(tokens=40)
+        request = await talk.request(tokens=60)
         await served_real.replica.wait_for(lambda: len(talk.shown(request)) > 20, 30)
         # A second replica with the same key connects during the answer.
         path = served_real.folder / "second" / "log.db"
         async with Replica.open(path, key_of(1), served_real.hub.address, follow=True) as second:
             late = Talk(second, talk.id, host.key)
             await second.wait_for(lambda: talk.id in second.shelf, 20)
-            assert len((await late.answer(request)).token_ids) == 40
+            assert len((await late.answer(request)).token_ids) == 60
             answer = await talk.answer(request)
     assert text_of(answer.parts).startswith(late.shown(request))
     assert len(late.shown(request)) > 20

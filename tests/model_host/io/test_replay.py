@@ -102,7 +102,7 @@ async def test_only_members_get_a_replay(served: ServedHost):
 async def test_one_replay_runs_at_a_time_and_ends_when_its_caller_leaves(served_real: ServedHost):
     async with served_real.host() as host:
         talk = await Talk.begin(served_real.replica, host.key)
-        request, _ = await talk.ask("Tell me a long story.", tokens=40, output_tokens_min=40)
+        request, _ = await talk.ask("Tell me a long story.", tokens=60, output_tokens_min=60)
         async with HostCalls(host.address, talk.replica.key, host.key) as calls:
             events = calls.replay(talk.id, ReplayMode.VERIFY)
             await anext(events)
@@ -127,7 +127,7 @@ async def test_an_answer_in_progress_is_not_starved_by_a_replay(served_real: Ser
         await talk.ask(text, tokens=3)
         other = await Talk.begin(served_real.replica, host.key)
         await other.say("Tell me a story.")
-        running = await other.request(tokens=60, output_tokens_min=60, sampling=SEEDED)
+        running = await other.request(tokens=90, output_tokens_min=90, sampling=SEEDED)
         await other.replica.wait_for(lambda: len(other.shown(running)) > 5, 30)
         steps, before = [], host.thread.counts.batch.steps
         async with HostCalls(host.address, talk.replica.key, host.key) as calls:
@@ -137,5 +137,5 @@ async def test_an_answer_in_progress_is_not_starved_by_a_replay(served_real: Ser
                     assert event.outcome == Outcome.ACCEPTED
         # Chunks are short beside it, and a step lies between two of them.
         assert len(set(steps)) > 3
-        assert len((await other.answer(running)).token_ids) == 60
+        assert len((await other.answer(running)).token_ids) == 90
         assert (await replay(other, host)).receipt.outcome == Outcome.ACCEPTED

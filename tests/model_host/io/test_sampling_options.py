@@ -129,13 +129,13 @@ async def test_a_resumed_answer_has_the_log_probabilities_of_all_its_tokens(
     async with served_real.host() as host:
         talk = await Talk.begin(served_real.replica, host.key)
         await talk.say("Write a very long story about the sea.")
-        request = await talk.request(tokens=24, sampling=warm, logprobs=20)
+        request = await talk.request(tokens=36, sampling=warm, logprobs=20)
         assert await served_real.replica.wait_for(lambda: len(talk.shown(request)) > 20, 30)
     assert talk.held.order.answer(request) is None
     async with served_real.host():
         resumed = await talk.answer(request)
         whole = await talk.answer(await talk.regenerate(request))
-    assert len(resumed.logprobs) == len(resumed.token_ids) == 24
+    assert len(resumed.logprobs) == len(resumed.token_ids) == 36
     assert (resumed.token_ids, resumed.logprobs) == (whole.token_ids, whole.logprobs)
 
 

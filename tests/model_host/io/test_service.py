@@ -79,7 +79,7 @@ async def test_readers_evict_nothing_and_running_answers_are_not_evicted(
     heads = tuple(talk.held.log.membership_heads())
     await talk.replica.append(talk.id, Member(grant), parents=heads)
     await talk.say("Write a very long story about the sea.")
-    request = await talk.request(tokens=40)
+    request = await talk.request(tokens=100)
     await talk.replica.wait_for(lambda: len(talk.shown(request)) > 20, 30)
     asked = pb.EvictRequest(conversation=talk.id, checkpoints=True)
     async with HostCalls(host.address, reader, host.key) as calls:
@@ -89,8 +89,8 @@ async def test_readers_evict_nothing_and_running_answers_are_not_evicted(
         with pytest.raises(AntiphonError) as refused:
             await calls._call("Evict", asked)
         assert refused.value.reason == "CACHE_BUSY"
-        assert len((await talk.answer(request)).token_ids) == 40
-        assert (await calls._call("Evict", asked)).memory_tokens > 40
+        assert len((await talk.answer(request)).token_ids) == 100
+        assert (await calls._call("Evict", asked)).memory_tokens > 100
 
 
 async def test_a_host_can_be_described_at_any_moment_of_a_turn(
