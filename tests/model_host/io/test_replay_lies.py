@@ -260,7 +260,7 @@ async def test_runs_that_a_crash_cut_off_are_accepted_if_their_recipes_are_state
         async with served_real.host():
             await talk.say("Tell me a long story about it.")
             requests.append(
-                await talk.request(tokens=60, output_tokens_min=60, sampling=SEEDED, logprobs=1)
+                await talk.request(tokens=90, output_tokens_min=90, sampling=SEEDED, logprobs=1)
             )
             assert await talk.replica.wait_for(lambda: len(talk.shown(requests[-1])) > 10, 60)
         async with served_real.host(closing):
@@ -275,7 +275,7 @@ async def test_runs_that_a_crash_cut_off_are_accepted_if_their_recipes_are_state
     assert [one.outcome for one in found] == [accepted, Outcome.UNDECIDED, accepted]
     assert [one.cause for one in found] == [Cause.NONE, Cause.SAMPLING_UNKNOWN, Cause.NONE]
     assert found[0].checked_tokens == len(answers[0].token_ids) > 0
-    assert (found[1].checked_tokens, found[2].checked_tokens) == (0, 60)
+    assert (found[1].checked_tokens, found[2].checked_tokens) == (0, 90)
 
 
 async def test_a_form_that_was_complete_when_its_host_stopped_is_no_difference(
