@@ -205,12 +205,12 @@ async def stored(folder: Path, *talks: Talk) -> None:
             await store.append(entries[at : at + 1_000])
 
 
-async def _probe(attack: Attack, stage: Stage, hub: TimedHub, row: Row) -> None:
+async def _probe(attack: Attack, stage: Stage, hub: TimedHub, row: Row, probes: int) -> None:
     """Measure single frames, each with the work that it leaves."""
     link = await stage.peer.link()
     await link.ping()
     costs, answers = [], []
-    for frame in attack.frames(stage, PROBES):
+    for frame in attack.frames(stage, probes):
         before, received = hub.figures(), stage.peer.received_bytes
         await link.write(frame)
         is_up = await link.ping()
@@ -265,7 +265,7 @@ async def _attack(
     neighbour.end()
 
 
-async def measure(attack: Attack, n: int, seconds: float, folder: Path) -> Row:
+async def measure(attack: Attack, probes: int, n: int, seconds: float, folder: Path) -> Row:
     """Measure one attack over a conversation that was grown to n."""
     row = Row(attack.name, attack.line, n)
     stage = grown(attack, n)
@@ -274,7 +274,7 @@ async def measure(attack: Attack, n: int, seconds: float, folder: Path) -> Row:
         neighbour = Neighbour(hub, stage)  # a fork, before this process uses gRPC
         hub.figures()
         stage.peer = await RawPeer(stage.pens[attack.by], hub.address).enter()
-        await _probe(attack, stage, hub, row)
+        await _probe(attack, stage, hub, row, probes)
         await _attack(row, hub, neighbour, [(attack, stage)], seconds)
     return row
 
@@ -313,10 +313,12 @@ def _in_process(job: Callable[..., Coroutine[None, None, Row]], n: int, seconds:
     return row
 
 
-def run(names: list[str], sizes: tuple[int, ...], seconds: float) -> Iterator[Row]:
+def run(
+    names: list[str], sizes: tuple[int, ...], seconds: float, probes: int = PROBES
+) -> Iterator[Row]:
     """Run the attacks, each at all sizes."""
     jobs: list[tuple[str, Callable[..., Coroutine[None, None, Row]]]]
-    jobs = [(attack.name, partial(measure, attack)) for attack in ATTACKS]
+    jobs = [(attack.name, partial(measure, attack, probes)) for attack in ATTACKS]
     jobs.append((ALL_AT_ONCE, measure_all))
     for attack_name, job in jobs:
         if names and attack_name not in names:

@@ -7,6 +7,7 @@ import gc
 import tracemalloc
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import cache
 from time import process_time
 
 from bench.hostile_logs import Pen, Talk, said
@@ -91,12 +92,23 @@ class Scene:
         return least
 
 
-def scene(grow: Callable[[Talk, dict[int, Pen]], None]) -> Scene:
+Grow = Callable[[Talk, dict[int, Pen]], None]
+
+
+def scene(grow: Grow) -> Scene:
     """Build a hub over a conversation that was grown before."""
+    return _attended(*_grown(grow))
+
+
+def _grown(grow: Grow) -> tuple[Talk, dict[int, Pen]]:
     talk = Talk()
     pens = {number: talk.member(number, role) for number, role in ROLES.items()}
     talk.messages(talk.owner, 3)
     grow(talk, pens)
+    return talk, pens
+
+
+def _attended(talk: Talk, pens: dict[int, Pen]) -> Scene:
     hub = Hub(HUB, Policy())
     hub.load(talk.id, talk.entries)
     return Scene(talk, hub, pens)
@@ -104,4 +116,11 @@ def scene(grow: Callable[[Talk, dict[int, Pen]], None]) -> Scene:
 
 def messages(n: int) -> Scene:
     """Build a hub over a conversation with n messages of one member."""
-    return scene(lambda talk, pens: talk.messages(pens[WRITER], n))
+    talk, pens = _written(n)
+    return _attended(talk.twin(), {number: pen.twin() for number, pen in pens.items()})
+
+
+@cache
+def _written(n: int) -> tuple[Talk, dict[int, Pen]]:
+    """Write the messages once for all attacks: that takes longer than most of them."""
+    return _grown(lambda talk, pens: talk.messages(pens[WRITER], n))

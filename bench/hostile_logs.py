@@ -1,5 +1,6 @@
 """Logs as an attacker grows them: correct entries, written faster than a replica would."""
 
+import copy
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
@@ -72,6 +73,10 @@ class Pen:
     def __post_init__(self) -> None:
         self.key = Ed25519PrivateKey.from_private_bytes(self.number.to_bytes(32, "big"))
         self.public = public_key(self.key)
+
+    def twin(self) -> "Pen":
+        """Return a pen that goes on from here by itself."""
+        return Pen(self.number, dict(self.last), self.written)
 
     def genesis(self) -> Entry:
         """Begin a conversation."""
@@ -149,6 +154,13 @@ class Talk:
         self.granted = self.owner.write(Member(Grant(pen.public, role)), self.genesis)
         self.entries.append(self.granted)
         return pen
+
+    def twin(self) -> "Talk":
+        """Return a talk that goes on from here by itself; entries do not change."""
+        other = copy.copy(self)
+        other.owner, other.entries = self.owner.twin(), list(self.entries)
+        other.digests = dict(self.digests)
+        return other
 
     def messages(self, pen: Pen, count: int) -> None:
         """Let a member write a chain of messages."""

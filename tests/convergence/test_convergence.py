@@ -4,7 +4,7 @@ from collections import Counter
 
 from tests.convergence.check import DEEP, check
 
-LOGS = 200
+LOGS = 100
 LONGEST = "seals in the longest chains"
 FAILED_ONCE = (26_897, 42_403)
 """Logs in which a writer came and went while nobody asked for the parents of the next entry."""
