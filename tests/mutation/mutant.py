@@ -19,6 +19,8 @@ ARITHMETIC: dict[type[ast.operator], type[ast.operator]] = {
 }  # fmt: skip
 
 
+DEFINITIONS = (ast.FunctionDef, ast.ClassDef)
+
 AT_IMPORT = {"shape_of"}
 """Functions that a module calls while it is imported."""
 
@@ -58,11 +60,14 @@ def generated(path: str, functions: Iterable[str]) -> Iterator[Mutant]:
     tree = ast.parse((ROOT / path).read_text())
     wanted, named = set(functions), dict(_functions(tree))
     assert wanted <= named.keys(), f"{path} lacks {wanted - named.keys()}"
+    texts = [ast.unparse(statement) for statement in tree.body]
+    places = {part.name: at for at, part in enumerate(tree.body) if isinstance(part, DEFINITIONS)}
     counts: Counter[str] = Counter()
     for name in sorted(wanted):
+        at = places[name.partition(".")[0]]
         for change, mutate in _changes(named[name]):
             undo = mutate()
-            source = ast.unparse(tree)
+            source = "\n".join([*texts[:at], ast.unparse(tree.body[at]), *texts[at + 1 :]])
             undo()
             label = f"{name}: {change}"
             counts[label] += 1
