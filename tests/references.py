@@ -16,6 +16,8 @@ _CHAPTER = re.compile(
     r"(?<![\w.])(?P<spec>spec/)?(?P<number>\d\d)(?:-(?P<name>[a-z]+(?:-\d+\b)?))?(?P<md>\.md)?[`)]*"
     + _SECTIONS
 )
+_MARKS = ("§", "spec/", ".md")
+"""A reference to a chapter or a section has one of these; most texts have none."""
 _SECTION = re.compile(r"§(\d+(?:\.\d+)*)")
 _FOREIGN = re.compile(r"(?:\bRFC \d+,?|\w\.html) §\d+(?:\.\d+)*")
 _REQUIREMENT = re.compile(r"\b([A-Z]{2,6})-(\d+)\b")
@@ -59,6 +61,8 @@ class Targets:
         ]
 
     def _broken_sections(self, text: str, within: str | None) -> Iterator[str]:
+        if not any(mark in text for mark in _MARKS):
+            return
         rest = _FOREIGN.sub("", text)
         for match in _CHAPTER.finditer(rest):
             if match["spec"] or match["md"] or match["sections"]:
