@@ -98,7 +98,7 @@ def log_calls() -> list[tuple[str, ast.Call]]:
         for path in sorted((ROOT / package).rglob("*.py")):
             text = path.read_text()
             if not LOGS.search(text):
-                continue  # to parse all files takes each worker a second or two
+                continue
             for node in ast.walk(ast.parse(text)):
                 match node:
                     case ast.Call(ast.Attribute(ast.Name("log" | "_log"), level)) if (
@@ -121,21 +121,16 @@ def fields_of(call: ast.Call) -> dict[str, ast.expr]:
     return fields
 
 
-CALLS = log_calls()
-
-
-def test_there_are_log_lines_to_check() -> None:
-    assert len(CALLS) > 30
-
-
-@pytest.mark.parametrize(("where", "call"), CALLS, ids=[where for where, _ in CALLS])
-def test_a_log_line_has_a_fixed_event_and_fields_of_the_table(where: str, call: ast.Call) -> None:
-    (event,) = call.args
-    assert isinstance(event, ast.Constant), "an event's text never varies"
-    assert re.fullmatch(r"[a-z][a-zA-Z' ,-]+", event.value), event.value
-    table = TEXT.partition("| field | meaning |")[2]
-    documented = set(re.findall(r"`(\w+)`", table))
-    for name, value in fields_of(call).items():
-        assert name in documented, name
-        if name in ID_FIELDS:
-            assert ast.unparse(value).startswith("short("), f"{name} is shown by its first digits"
+def test_a_log_line_has_a_fixed_event_and_fields_of_the_table() -> None:
+    calls = log_calls()
+    assert len(calls) > 30
+    documented = set(re.findall(r"`(\w+)`", TEXT.partition("| field | meaning |")[2]))
+    for where, call in calls:
+        (event,) = call.args
+        assert isinstance(event, ast.Constant), f"{where}: an event's text never varies"
+        assert re.fullmatch(r"[a-z][a-zA-Z' ,-]+", event.value), f"{where}: {event.value}"
+        for name, value in fields_of(call).items():
+            assert name in documented, f"{where}: {name}"
+            if name in ID_FIELDS:
+                shown = ast.unparse(value)
+                assert shown.startswith("short("), f"{where}: {name} is shown by its first digits"

@@ -1,5 +1,6 @@
 """The vectors of rendering, run against the code."""
 
+from functools import cache
 from typing import Any
 
 import pytest
@@ -37,6 +38,7 @@ FILE = file_of("render")
 Vector = dict[str, Any]
 
 
+@cache
 def _tokenizer() -> Tokenizer:
     raw = FILE["tokenizer"]
     tokens, types, merges = (tuple(raw[name]) for name in ("tokens", "types", "merges"))
@@ -49,30 +51,31 @@ def _template(raw: Vector) -> Template:
     return Template(raw["source"], bos_token=raw["bos_token"], eos_token=raw["eos_token"])
 
 
-TOKENIZER = _tokenizer()
-RENDERERS = {
-    name: Renderer.load(_template(raw), TOKENIZER) for name, raw in FILE["templates"].items()
-}
+@cache
+def _renderer(name: str) -> Renderer:
+    return Renderer.load(_template(FILE["templates"][name]), _tokenizer())
 
 
 def test_tokenizer_templates_and_recipe_have_the_digests_of_the_file() -> None:
-    assert TOKENIZER.digest.hex() == FILE["tokenizer"]["digest"]
+    assert _tokenizer().digest.hex() == FILE["tokenizer"]["digest"]
+    renderers = {name: _renderer(name) for name in FILE["templates"]}
     for name, raw in FILE["templates"].items():
-        assert RENDERERS[name].template.digest.hex() == raw["digest"]
-        assert RENDERERS[name].turns.format.name == raw["format"]
+        assert renderers[name].template.digest.hex() == raw["digest"]
+        assert renderers[name].turns.format.name == raw["format"]
     assert FORMATS_DIGEST.hex() == FILE["formats"]["digest"]
     assert (RECIPE.hex(), RECIPE_DIGEST.hex()) == tuple(FILE["recipe"].values())
-    assert {renderer.is_local for renderer in RENDERERS.values()} == {True, False}
+    assert {renderer.is_local for renderer in renderers.values()} == {True, False}
 
 
 def test_tokens_have_the_bytes_of_the_file() -> None:
-    found = [TOKENIZER.token_bytes(token_id).hex() for token_id in range(TOKENIZER.token_count)]
+    tokenizer = _tokenizer()
+    found = [tokenizer.token_bytes(token_id).hex() for token_id in range(tokenizer.token_count)]
     assert found == FILE["tokenizer"]["bytes"]
 
 
 @pytest.mark.parametrize("vector", vectors_of("render"))
 def test_a_context_renders_to_the_tokens_of_the_vector(vector: Vector) -> None:
-    renderer, listings = RENDERERS[vector["template"]], _listings(vector["seals"])
+    renderer, listings = _renderer(vector["template"]), _listings(vector["seals"])
     if vector["reason"] is not None:
         with pytest.raises(HostError) as refused:
             renderer.extend(renderer.empty, listings)
