@@ -5,7 +5,7 @@ import os
 import shutil
 import signal
 import tempfile
-from collections.abc import Generator, Iterator
+from collections.abc import Generator
 from functools import cache
 from pathlib import Path
 
@@ -84,8 +84,10 @@ def pytest_collection() -> Generator[None, object, object]:
     return found
 
 
-@pytest.fixture(autouse=True)
-def logging_as_before() -> Iterator[None]:
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown() -> Generator[None, object, object]:
     """Undo what commands run in this process say of logging: others look at what is logged."""
-    yield
-    structlog.reset_defaults()
+    try:
+        return (yield)
+    finally:
+        structlog.reset_defaults()
