@@ -12,9 +12,16 @@ import pytest
 
 from replica.log.body import ToolCall
 from tests.antiphon.library.conftest import Lab
+from tests.support.forked import Forks
+from tests.support.forked_program import ForkedProgram
 from tests.support.scripted_host import Asked, Token, words
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
+AGENTS = Forks(  # and what the library imports when it is used
+    "anyio._backends._asyncio", "grpc.aio", "antiphon.library.io.blocking",
+    "antiphon.library.io.local", "antiphon.library.io.replica", "replica.document.projection",
+    "replica.io.replica",
+)  # fmt: skip
 KILLS = 10
 AGENT_LINES_MAX = 45
 
@@ -61,13 +68,12 @@ async def test_an_agent_killed_ten_times_goes_on(lab: Lab, tmp_path: Path):
     chance, folder = random.Random(1), tmp_path / "agent"
     host = await lab.start_host(planner)
     for _ in range(KILLS):
-        agent = await started("agent.py", folder, lab.hub.address)
-        assert agent.stdout is not None
-        for _ in range(chance.randrange(1, 4)):
-            await agent.stdout.readline()
-        if agent.returncode is None:
+        argv = ["examples.agent", str(folder), lab.hub.address]
+        with ForkedProgram(AGENTS, argv, os.environ) as agent:
+            for _ in range(chance.randrange(1, 4)):
+                await asyncio.to_thread(agent.stdout.readline)
             agent.kill()
-        await agent.communicate()
+            await asyncio.to_thread(agent.wait)
     lines = await output_of("agent.py", folder, lab.hub.address)
     assert lines[-1] == "done: All is booked."
     assert len((folder / "bookings.txt").read_text().splitlines()) == 1

@@ -4,6 +4,7 @@ import os
 import select
 import subprocess
 import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO
 
@@ -12,6 +13,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from typer.testing import CliRunner
 
 from antiphon.cli.main import app
+from tests.support.forked_program import PROGRAMS, ForkedProgram
 
 HOST_MODULE = "tests.support.scripted_host"
 ANTIPHON = [sys.executable, "-m", "antiphon.cli.main"]
@@ -42,12 +44,16 @@ def antiphon(folder: Path, *arguments: str) -> "subprocess.CompletedProcess[str]
     return subprocess.CompletedProcess(arguments, done.exit_code, done.stdout, done.stderr)
 
 
+def forked_antiphon(arguments: Sequence[str], variables: Mapping[str, str]) -> ForkedProgram:
+    """Start the command in a separate process, which is forked."""
+    return ForkedProgram(PROGRAMS, ["antiphon", *arguments], variables)
+
+
 def antiphon_process(folder: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
-    """Run the command in a separate process."""
-    argv = [*ANTIPHON, *arguments]
-    return subprocess.run(
-        argv, env=environment(folder), capture_output=True, text=True, timeout=60, check=False
-    )
+    """Run the command in a separate process to its end."""
+    with forked_antiphon(arguments, environment(folder)) as process:
+        shown, said = process.communicate()
+        return subprocess.CompletedProcess(arguments, process.wait(), shown, said)
 
 
 def first_line(stream: "IO[str] | None") -> str:

@@ -20,10 +20,10 @@ from types import TracebackType
 from typing import Self
 
 from tests.antiphon.cli.virtual_screen import VirtualScreen
-from tests.support.forked import Forked, Forks
+from tests.support.forked import Forked
+from tests.support.forked_program import PROGRAMS
 
 WAIT_S = 30.0
-COMMANDS = Forks("antiphon.cli.main", "grpc.aio", "replica.io.replica")
 CTRL_C, CTRL_D, CTRL_Z = "\x03", "\x04", "\x1a"
 
 
@@ -52,7 +52,7 @@ class PtyTerminal:
         self, arguments: Sequence[str], environment: Mapping[str, str], inside: int
     ) -> Forked | subprocess.Popen[bytes]:
         argv, streams = ["antiphon", *arguments], (inside, inside, inside)
-        return COMMANDS.start(argv, environment, streams, is_terminal=True)
+        return PROGRAMS.start(argv, environment, streams, is_terminal=True)
 
     def __enter__(self) -> Self:
         return self

@@ -17,7 +17,7 @@ from antiphon.cli.session import only_match
 from antiphon.cli.turn import TEXT_BYTES_MAX
 from replica.refusals import BodyTooLarge
 from tests.antiphon.cli.conftest import Terminal, World
-from tests.antiphon.cli.processes import ANTIPHON, antiphon, environment
+from tests.antiphon.cli.processes import ANTIPHON, antiphon, environment, forked_antiphon
 from tests.support.scripted_host import words
 
 
@@ -56,13 +56,12 @@ def test_a_broken_line_does_not_end_a_chat(me: Terminal, world: World) -> None:
     variables = environment(world.folder) | {
         "ANTIPHON_DATA_DIR": str(me.data_dir), "ANTIPHON_HUB": world.address,
     }  # fmt: skip
-    done = subprocess.run(
-        [*ANTIPHON, "chat"], env=variables, input=b"caf\xe9\nhello\n",
-        capture_output=True, timeout=60, check=False,
-    )  # fmt: skip
-    assert done.returncode == 1
-    assert b"not valid UTF-8" in done.stderr
-    assert done.stdout == b"You said: hello\n"
+    broken = b"caf\xe9\nhello\n".decode(errors="surrogateescape")
+    with forked_antiphon(["chat"], variables) as process:
+        shown, said = process.communicate(broken)
+        assert process.wait() == 1
+    assert "not valid UTF-8" in said
+    assert shown == "You said: hello\n"
 
 
 @pytest.mark.parametrize("command", ["chat <&-", "send <&-", "chat 0>/dev/null"])

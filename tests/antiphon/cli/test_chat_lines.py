@@ -4,7 +4,6 @@ import asyncio
 import json
 import os
 import signal
-import subprocess
 import threading
 from typing import Any
 
@@ -16,7 +15,7 @@ from replica.errors import AntiphonError
 from replica.ids import EntryId
 from replica.refusals import StoreFull
 from tests.antiphon.cli.conftest import Terminal, World
-from tests.antiphon.cli.processes import ANTIPHON, first_line
+from tests.antiphon.cli.processes import first_line, forked_antiphon
 from tests.antiphon.cli.test_terminal import variables_of
 from tests.support.callers import PATIENCE_S
 
@@ -116,15 +115,10 @@ def test_a_line_behind_a_deletion_by_another_command_is_refused_as_deleted(
     world: World, me: Terminal
 ) -> None:
     me.ok("new")
-    pipe = subprocess.PIPE
-    with subprocess.Popen(
-        [*ANTIPHON, "chat"], env=variables_of(world, me), stdin=pipe, stdout=pipe, stderr=pipe,
-        text=True,
-    ) as chat:  # fmt: skip
-        assert chat.stdin is not None
+    with forked_antiphon(["chat"], variables_of(world, me)) as chat:
         print("hello", file=chat.stdin, flush=True)
         assert first_line(chat.stdout) == "You said: hello\n"
         me.ok("delete", "--yes")
-        _, said = chat.communicate("and more\n", timeout=60)
-    assert chat.returncode == 1
+        _, said = chat.communicate("and more\n")
+        assert chat.wait() == 1
     assert "reason  CONVERSATION_DELETED" in said

@@ -26,28 +26,28 @@ from tests.antiphon.cli.processes import (
     environment,
     exits_within,
     first_line,
+    forked_antiphon,
     is_alive,
     serves,
 )
 from tests.model_host.engine import tiny_model
+from tests.support.forked_program import ForkedDaemon, ForkedProgram
 from tests.support.talk import key_of
+
+UP = ["up", "--json", "--hub-port", "0"]
 
 
 @contextmanager
-def started_up(folder: Path, *wrapper: str) -> Iterator["subprocess.Popen[str]"]:
-    """Run `antiphon up --json` with a scripted host, as an argument of `wrapper`."""
-    process = subprocess.Popen(
-        [*wrapper, *ANTIPHON, "up", "--json", "--hub-port", "0"],
-        env=environment(folder), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
-    yield process
-    if process.poll() is None:
+def started_up(folder: Path) -> Iterator[ForkedProgram]:
+    """Run `antiphon up --json` with a scripted host. Its daemons are started as always."""
+    with forked_antiphon(UP, environment(folder)) as process:
+        yield process
         process.send_signal(signal.SIGTERM)
-    process.communicate(timeout=30)
+        process.wait(30)
 
 
 @pytest.fixture
-def running_up(tmp_path: Path) -> Iterator["subprocess.Popen[str]"]:
+def running_up(tmp_path: Path) -> Iterator[ForkedProgram]:
     """`antiphon up` for a test that ends it or its daemons."""
     with started_up(tmp_path) as process:
         yield process
@@ -58,6 +58,12 @@ def ready(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, dict[s
     """The ready record of an `antiphon up` that goes on."""
     with started_up(tmp_path_factory.mktemp("up")) as process:
         yield json.loads(first_line(process.stdout))
+
+
+@pytest.fixture
+def forked_daemons(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a supervisor of this process fork its daemons, to save each the imports."""
+    monkeypatch.setattr("antiphon.daemons.supervisor.Daemon", ForkedDaemon)
 
 
 def test_up_prints_addresses_and_serves_a_conversation(
@@ -78,56 +84,31 @@ def test_up_vouches_for_its_own_host(ready: dict[str, dict[str, str]], tmp_path:
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP], ids=["Ctrl-C", "hangup"])
 def test_ctrl_c_and_a_closed_terminal_stop_both_daemons(
-    number: signal.Signals, running_up: "subprocess.Popen[str]"
+    number: signal.Signals, running_up: ForkedProgram
 ) -> None:
     ready = json.loads(first_line(running_up.stdout))
     running_up.send_signal(number)
-    assert running_up.wait(timeout=30) == 0
+    assert running_up.wait(30) == 0
     assert not is_alive(ready["hub"]["pid"])
     assert not is_alive(ready["host"]["pid"])
 
 
-@pytest.mark.skipif(not hasattr(os, "pidfd_open"), reason="waits as only Linux can")
-def test_daemons_end_in_good_order_when_up_is_killed(tmp_path: Path) -> None:
+def test_up_makes_its_user_an_operator_and_its_daemons_end_in_good_order_when_it_is_killed(
+    tmp_path: Path,
+) -> None:
+    """In one test, since a model host takes two seconds to start; it has several models."""
     model = tiny_model.write(tmp_path / "tiny.gguf")
-    flags = ["--json", "--hub-port", "0", "--model", str(model)]
+    flags = ["--model", f"{model}@bf16", "--model", f"{model}@fp32"]
     variables = environment(tmp_path) | {"ANTIPHON_HOST_MODULE": "model_host"}
-    process = subprocess.Popen(
-        [*ANTIPHON, "up", *flags], env=variables,
-        stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
-    )  # fmt: skip
-    with process:
+    with forked_antiphon([*UP, *flags], variables) as process:
         ready = json.loads(first_line(process.stdout))
+        hub = ready["hub"]["address"]
         assert all(serves(ready[name]["address"]) for name in ("hub", "host"))
+        shown = antiphon(tmp_path, "--hub-address", hub, "top", "--json", "--once")
+        status = antiphon(tmp_path, "--hub-address", hub, "status", "--json")
+        (host,) = asyncio.run(linked_hosts(hub, key_of(1), None))
         process.kill()
-    pids = [ready[name]["pid"] for name in ("hub", "host")]
-    try:
-        assert [exits_within(pid, 30) for pid in pids] == [True, True]
-    finally:
-        for pid in pids:
-            if is_alive(pid):
-                os.kill(pid, signal.SIGKILL)
-    # A store that was closed has no write-ahead log.
-    for name in ("hub", "host"):
-        assert [path.name for path in (tmp_path / name / "log").glob("log.db-wal")] == []
-
-
-def test_up_makes_its_user_an_operator_of_a_host_with_several_models(tmp_path: Path) -> None:
-    model = tiny_model.write(tmp_path / "tiny.gguf")
-    variables = environment(tmp_path) | {"ANTIPHON_HOST_MODULE": "model_host"}
-    process = subprocess.Popen(
-        [*ANTIPHON, "up", "--json", "--hub-port", "0", "--model", f"{model}@bf16",
-         "--model", f"{model}@fp32"], env=variables,
-        stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
-    )  # fmt: skip
-    with process:
-        ready = json.loads(first_line(process.stdout))
-        shown = antiphon(
-            tmp_path, "--hub-address", ready["hub"]["address"], "top", "--json", "--once"
-        )
-        status = antiphon(tmp_path, "--hub-address", ready["hub"]["address"], "status", "--json")
-        (host,) = asyncio.run(linked_hosts(ready["hub"]["address"], key_of(1), None))
-        process.send_signal(signal.SIGINT)
+        _end_in_good_order(tmp_path, [ready[name]["pid"] for name in ("hub", "host")])
     assert shown.returncode == 0, shown.stdout
     sample = json.loads(shown.stdout)
     assert (sample["host"], sample["operator"]) == (ready["host"]["key"], True)
@@ -137,6 +118,21 @@ def test_up_makes_its_user_an_operator_of_a_host_with_several_models(tmp_path: P
     assert json.loads(status.stdout)["hub"]["hosts"][0]["profiles"] == names
     wanted = [named_profile(host.info.profiles, name) for name in names]
     assert wanted == list(host.info.profiles)
+
+
+def _end_in_good_order(folder: Path, pids: list[int]) -> None:
+    """See daemons end by themselves, and close their stores, now that `up` was killed."""
+    if not hasattr(os, "pidfd_open"):
+        return  # waits as only Linux can
+    try:
+        assert [exits_within(pid, 30) for pid in pids] == [True, True]
+    finally:
+        for pid in pids:
+            if is_alive(pid):
+                os.kill(pid, signal.SIGKILL)
+    # A store that was closed has no write-ahead log.
+    for name in ("hub", "host"):
+        assert [path.name for path in (folder / name / "log").glob("log.db-wal")] == []
 
 
 @pytest.mark.parametrize("module", [["syncd"], ["model_host", "serve"]])
@@ -155,7 +151,7 @@ def test_a_daemon_run_alone_does_not_mind_a_closed_stdin(module: list[str], tmp_
 
 
 def test_a_killed_hub_is_started_again_at_its_address_and_the_host_comes_back(
-    running_up: "subprocess.Popen[str]", tmp_path: Path
+    running_up: ForkedProgram, tmp_path: Path
 ) -> None:
     ready = json.loads(first_line(running_up.stdout))
     hub = ready["hub"]["address"]
@@ -171,13 +167,18 @@ def test_a_killed_hub_is_started_again_at_its_address_and_the_host_comes_back(
 
 
 def test_under_nohup_a_closed_terminal_stops_nothing(tmp_path: Path) -> None:
-    with started_up(tmp_path, "nohup") as process:
+    with subprocess.Popen(
+        ["nohup", *ANTIPHON, *UP], env=environment(tmp_path),
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    ) as process:  # fmt: skip
         ready = json.loads(first_line(process.stdout))
         process.send_signal(signal.SIGHUP)
         os.kill(ready["hub"]["pid"], signal.SIGKILL)  # it is restarted only by one that goes on
         reported = [first_line(process.stderr)]
         while reported[-1] and not any(word in reported[-1] for word in ("is back", "stopping")):
             reported.append(first_line(process.stderr))
+        process.terminate()
+        process.communicate(timeout=30)
     assert "is back" in reported[-1]
 
 
@@ -187,11 +188,7 @@ def test_a_followed_log_shows_new_entries_and_lets_others_write(world: World, me
     variables = environment(world.folder) | {
         "ANTIPHON_DATA_DIR": str(me.data_dir), "ANTIPHON_HUB": world.address,
     }  # fmt: skip
-    process = subprocess.Popen(
-        [*ANTIPHON, "log", "-f"], env=variables,
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
-    try:
+    with forked_antiphon(["log", "-f"], variables) as process:
         while "following" not in first_line(process.stderr):
             pass
         assert me.ok("send", "after") == "You said: after\n"
@@ -199,11 +196,8 @@ def test_a_followed_log_shows_new_entries_and_lets_others_write(world: World, me
         while "You said: after" not in shown:
             shown = first_line(process.stdout)
         process.send_signal(signal.SIGINT)
-        assert process.wait(timeout=10) == 130
+        assert process.wait(10) == 130
         assert "Traceback" not in process.communicate()[1]
-    finally:
-        process.kill()
-        process.communicate()
 
 
 def test_a_port_in_use_is_reported_and_nothing_keeps_running(world: World, tmp_path: Path) -> None:
@@ -215,6 +209,7 @@ def test_a_port_in_use_is_reported_and_nothing_keeps_running(world: World, tmp_p
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.usefixtures("forked_daemons")
 async def test_a_daemon_is_killed_and_started_again(tmp_path: Path) -> None:
     reported: list[str] = []
     supervisor = Supervisor(tmp_path, host_module=HOST_MODULE, report=reported.append)
@@ -232,6 +227,7 @@ async def test_a_daemon_is_killed_and_started_again(tmp_path: Path) -> None:
     assert supervisor.host.pid is None
 
 
+@pytest.mark.usefixtures("forked_daemons")
 async def test_the_host_links_to_the_hub_beside_it_also_where_that_has_another_key(
     tmp_path: Path,
 ) -> None:
@@ -281,6 +277,7 @@ async def test_a_daemon_that_is_never_ready_is_reported_with_the_end_of_its_log(
     assert daemon.pid is None
 
 
+@pytest.mark.usefixtures("forked_daemons")
 async def test_a_crashing_daemon_is_started_again_by_itself(tmp_path: Path) -> None:
     reported: asyncio.Queue[str] = asyncio.Queue()
     supervisor = Supervisor(tmp_path, host_module=HOST_MODULE, report=reported.put_nowait)
@@ -295,6 +292,7 @@ async def test_a_crashing_daemon_is_started_again_by_itself(tmp_path: Path) -> N
         assert supervisor.host.pid != pid
 
 
+@pytest.mark.usefixtures("forked_daemons")
 async def test_a_daemon_whose_log_has_no_place_for_now_is_started_again(tmp_path: Path) -> None:
     reported: asyncio.Queue[str] = asyncio.Queue()
     supervisor = Supervisor(tmp_path, host_module=HOST_MODULE, report=reported.put_nowait)
@@ -409,9 +407,10 @@ def test_settings_that_do_not_parse_are_a_usage_error(tmp_path: Path, content: s
 
 def test_a_settings_file_that_the_environment_names_must_exist(tmp_path: Path) -> None:
     env = {**environment(tmp_path), "ANTIPHON_CONFIG": str(tmp_path / "absent.toml")}
-    done = subprocess.run([*ANTIPHON, "list"], env=env, capture_output=True, text=True, check=False)
-    assert done.returncode == 2
-    assert "absent.toml does not exist" in done.stderr
+    with forked_antiphon(["list"], env) as process:
+        _, said = process.communicate()
+        assert process.wait() == 2
+    assert "absent.toml does not exist" in said
 
 
 def test_unknown_commands_and_options_are_usage_errors(tmp_path: Path) -> None:

@@ -67,7 +67,7 @@ ALONE = {
     "conform": [["conform", "core", "--only", "digest/", "--logs", "0", "--list"],
                 ["conform", "core", "--only", "digest/", "--logs", "0", "--",
                  "python", "-m", "antiphon.conformance"],
-                ["conform", "core", "--", "nowhere"],
+                ["conform", "core", "--logs", "0", "--", "nowhere"],
                 ["conform", "hub", "--only", "LINK-16", "HUB"], ["conform", "hub", "127.0.0.1:1"]],
     "conform-peers": [["conform", "divergence", "--only", "lane-fork", "--list"],
                       ["conform", "divergence", "--only", "lane-fork", "--seed", "S", "HUB"],

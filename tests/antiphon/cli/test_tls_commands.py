@@ -2,7 +2,6 @@
 
 import json
 import signal
-import subprocess
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -11,20 +10,17 @@ import pytest
 
 from replica.conversation import decode_invitation, encode_invitation
 from replica.ids import PublicKey
-from tests.antiphon.cli.processes import ANTIPHON, antiphon, environment, first_line
+from tests.antiphon.cli.processes import antiphon, environment, first_line, forked_antiphon
 
 
 @pytest.fixture(scope="module")
 def ready(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, dict[str, str]]]:
     """The ready record of `antiphon up --listen` with a scripted host, for all tests here."""
-    argv = [*ANTIPHON, "up", "--json", "--hub-port", "0", "--listen", "127.0.0.2:0"]
-    process = subprocess.Popen(
-        argv, env=environment(tmp_path_factory.mktemp("up")),
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
-    yield json.loads(first_line(process.stdout))
-    process.send_signal(signal.SIGTERM)
-    process.communicate(timeout=30)
+    arguments = ["up", "--json", "--hub-port", "0", "--listen", "127.0.0.2:0"]
+    with forked_antiphon(arguments, environment(tmp_path_factory.mktemp("up"))) as process:
+        yield json.loads(first_line(process.stdout))
+        process.send_signal(signal.SIGTERM)
+        process.wait(30)
 
 
 def test_another_machine_talks_over_tls_once_it_knows_the_key(
@@ -60,18 +56,14 @@ def test_two_machines_share_a_conversation_by_a_code(
     assert antiphon(tmp_path, "--hub-address", here, "new").returncode == 0
     made = antiphon(tmp_path, "--hub-address", here, "invite", "bob", "--at", public, "--json")
     code = json.loads(made.stdout)["code"]
-    joining = subprocess.Popen(
-        [*ANTIPHON, "join", code], env=environment(there),
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
-    with joining:
+    with forked_antiphon(["join", code], environment(there)) as joining:
         shown = first_line(joining.stderr)
         assert shown.startswith("your key")
         while "JOIN_PENDING" not in shown:
             shown = first_line(joining.stderr)
         said = antiphon(tmp_path, "--hub-address", here, "status")
         assert "bob has joined" in said.stderr
-        assert joining.wait(timeout=30) == 0
+        assert joining.wait(30) == 0
     # The hub is known from the code, and its key is pinned.
     sent = antiphon(there, "send", "hello from there")
     assert sent.stdout == "You said: hello from there\n", sent.stderr
@@ -105,14 +97,10 @@ def test_an_address_that_can_not_be_served_beside_loopback_is_refused(tmp_path: 
 
 def test_one_hub_is_served_by_a_command(tmp_path: Path) -> None:
     flags = ["--data-dir", str(tmp_path / "hub"), "--listen", "127.0.0.1:0,127.0.0.2:0"]
-    process = subprocess.Popen(
-        [*ANTIPHON, "hub", "serve", *flags], env=environment(tmp_path),
-        stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
-    )  # fmt: skip
-    with process:
+    with forked_antiphon(["hub", "serve", *flags], environment(tmp_path)) as process:
         name, plain, key, public = first_line(process.stdout).split()
-        process.terminate()
-        assert process.wait(timeout=30) == 0
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(30) == 0
     assert (name, len(key)) == ("hub", 64)
     assert plain.startswith("127.0.0.1:")
     assert public.startswith("127.0.0.2:")
