@@ -4,7 +4,6 @@ import asyncio
 import json
 import os
 import shutil
-import signal
 import socket
 import subprocess
 import sys
@@ -22,6 +21,7 @@ from replica.log.body import Message, text_of
 from replica.log.kinds import Kind
 from syncd.io.config import HubConfig
 from syncd.io.server import HubServer, start
+from tests.support.forked_program import PROGRAMS, ForkedProgram
 from tests.support.scripted_host import echo, scripted_host
 
 ROOT = Path(__file__).parents[2]
@@ -356,19 +356,13 @@ def free_port() -> int:
 @asynccontextmanager
 async def hub_process(folder: Path, port: int, vouched: str) -> AsyncIterator[None]:
     """Run a hub as a process, ready when entered, and kill it."""
-    command = ["-m", "syncd", "--data-dir", str(folder), "--listen", f"127.0.0.1:{port}"]
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, *command, "--host-key", vouched, cwd=ROOT,
-        stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL,
-    )  # fmt: skip
-    try:
-        assert process.stdout is not None
+    argv = ["syncd", "--data-dir", str(folder), "--listen", f"127.0.0.1:{port}"]
+    with ForkedProgram(PROGRAMS, [*argv, "--host-key", vouched], os.environ) as process:
         async with asyncio.timeout(PATIENCE_S):
-            assert await process.stdout.readline()
+            assert await asyncio.to_thread(process.stdout.readline)
         yield
-    finally:
-        process.send_signal(signal.SIGKILL)
-        await process.wait()
+        process.kill()
+        await asyncio.to_thread(process.wait)
 
 
 async def test_an_answer_survives_a_hub_that_is_killed(node: str, tmp_path: Path) -> None:
