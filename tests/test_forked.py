@@ -1,12 +1,15 @@
 """A forked program is a process like others (tests/support/forked.py)."""
 
 import os
+import select
 import signal
+import subprocess
+import sys
 import tempfile
 
 import pytest
 
-from tests.support.forked import Forked, Forks
+from tests.support.forked import ROOT, Forked, Forks
 
 FORKS = Forks("json", "argparse")
 
@@ -53,3 +56,29 @@ def test_it_is_not_waited_for_longer_than_said() -> None:
     assert process.wait(30) == -signal.SIGKILL
     os.close(reads)
     os.close(output)
+
+
+def stood_for(output: int) -> "subprocess.Popen[str]":
+    """Start a program that reads JSON as a shell does; return the process that stands for it."""
+    descriptor = FORKS.lend()
+    return subprocess.Popen(
+        [sys.executable, "-S", "-m", "tests.support.forked_here", "json.tool"], cwd=ROOT,
+        env=os.environ | {"FORKS": str(descriptor)}, pass_fds=[descriptor],
+        stdin=subprocess.PIPE, stdout=output, stderr=subprocess.STDOUT, text=True,
+    )  # fmt: skip
+
+
+def test_one_that_a_shell_has_started_ends_with_the_process_that_stands_for_it() -> None:
+    """Its exit code is that one's, and it is killed where that one is."""
+    with stood_for(subprocess.PIPE) as process:
+        assert "Expecting value" in process.communicate("[", timeout=30)[0]
+        assert process.returncode == 1
+    waits, ends = os.pipe()
+    with stood_for(ends) as killed:
+        assert killed.stdin is not None
+        killed.stdin.write("[" * 200_000)  # more than a pipe holds: it has begun to read
+        killed.stdin.flush()
+        os.close(ends)
+        killed.kill()
+        assert select.select([waits], [], [], 30)[0] and os.read(waits, 1) == b""
+    os.close(waits)

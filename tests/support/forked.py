@@ -20,9 +20,11 @@ import subprocess
 import sys
 import tempfile
 import termios
+import threading
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 ROOT = Path(__file__).parents[2]
 NUMBER = struct.Struct("i")
@@ -74,6 +76,18 @@ class Forks:
         """Name the modules; the first start imports them."""
         self._modules = modules
         self._server: socket.socket | None = None
+
+    @classmethod
+    def lent(cls, server: socket.socket) -> Self:
+        """Return those that another process has lent by this socket."""
+        forks = cls()
+        forks._server = server
+        return forks
+
+    def lend(self) -> int:
+        """Return a descriptor by which a process that inherits it can start these, too."""
+        self._server = self._server or self._connect()
+        return self._server.fileno()
 
     def start(
         self,
@@ -136,11 +150,21 @@ def _start(request: list[Any], streams: list[int], status: int) -> None:
     for descriptor in streams:
         os.close(descriptor)
     os.write(status, NUMBER.pack(process))
+    watching = threading.Thread(target=_kill_when_left, args=(process, status))
+    watching.start()
     ended = os.waitid(os.P_PID, process, os.WEXITED | os.WNOWAIT)  # its id stays its own
-    os.write(status, NUMBER.pack(_exit_code(ended)))
-    os.read(status, 1)  # until somebody has waited for it
+    with suppress(BrokenPipeError):
+        os.write(status, NUMBER.pack(_exit_code(ended)))
+    watching.join()  # until somebody has waited for it
     os.waitpid(process, 0)
     os._exit(0)
+
+
+def _kill_when_left(process: int, status: int) -> None:
+    """Kill a process whose end nobody waits for any more; one that has ended stays as it is."""
+    with suppress(ConnectionResetError):
+        os.read(status, 1)
+    os.kill(process, signal.SIGKILL)
 
 
 def _exit_code(ended: Any) -> int:

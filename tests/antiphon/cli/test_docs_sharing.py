@@ -1,8 +1,8 @@
 """docs/sharing.md, played: two machines, two keys, TLS, an agent, kill -9, and back.
 
 Each machine is a shell with a home of its own, which gets the commands of the page in its
-order and as they stand. The address in the page is replaced, and codes are pasted. It
-takes half a minute of thirty commands: this is what a newcomer does.
+order and as they stand. The address in the page is replaced, and codes are pasted. Each of
+the thirty commands is a process, which is forked to save it the imports.
 """
 
 import os
@@ -18,6 +18,7 @@ from pathlib import Path
 import pytest
 
 from tests.antiphon.cli.processes import HOST_MODULE, ROOT
+from tests.support.forked_program import PROGRAMS
 
 PAGE = ROOT / "docs" / "sharing.md"
 BLOCKS = re.findall(r"^```sh (\w+)\n(.*?)^```$", PAGE.read_text(), re.DOTALL | re.MULTILINE)
@@ -34,14 +35,17 @@ class Machine:
         (home / "examples").symlink_to(ROOT / "examples")
         programs = home / "bin"
         programs.mkdir()
-        for name, argv in (("antiphon", "-m antiphon.cli.main"), ("python", "")):
+        here = f"-S {ROOT}/tests/support/forked_here.py antiphon"
+        for name, argv in (("antiphon", here), ("python", "")):
             (programs / name).write_text(f'#!/bin/sh\nexec {sys.executable} {argv} "$@"\n')
             (programs / name).chmod(0o755)
         kept = {k: v for k, v in os.environ.items() if not k.startswith(("ANTIPHON_", "XDG_"))}
         path = f"{programs}{os.pathsep}{os.environ['PATH']}"
         env = kept | {"HOME": str(home), "PATH": path, "PYTHONPATH": str(ROOT), "NO_COLOR": "1"}
+        env["FORKS"] = str(PROGRAMS.lend())
         self.shell = subprocess.Popen(
             ["/bin/bash"], cwd=home, env=env | settings, bufsize=0, start_new_session=True,
+            pass_fds=[PROGRAMS.lend()],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
         )  # fmt: skip
         self.shown = ""
