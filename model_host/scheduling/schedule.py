@@ -188,7 +188,9 @@ class Schedule:
         served = [
             (held, owner_of(held))
             for held in conversations
-            if is_synchronized(held.id) and is_host_of(held, self._host)
+            if any(held.order.unanswered.naming(self._host))  # most have none
+            and is_synchronized(held.id)
+            and is_host_of(held, self._host)
         ]
         self._note_waiting(served)
         refusal = self._refuse_excess(is_synchronized)

@@ -28,6 +28,8 @@ from tests.model_host.io.two_profiles import two_profiles
 
 PATIENCE_S = 0.5
 """Longest wait for something that a bug prevents, so that a test takes half a second."""
+LONG_TOKENS = 150
+"""Tokens of a long answer: a bug that lets one go on computes all of them."""
 
 
 def case(cases: Iterable[Check], name: str) -> Check:
@@ -41,9 +43,13 @@ def name_of(planted: Planted) -> str:
 
 @contextmanager
 def impatient(hangs: bool) -> Iterator[None]:
-    """Wait for audits no longer than they take, and for a host that hangs no longer than needed."""
+    """Wait for audits no longer than they take, and for a host that hangs no longer than needed.
+
+    A long answer has as many tokens as it takes to cancel it.
+    """
     bounds = [(talk, "ANSWER_S"), (access, "PATIENCE_S")] if hangs else []
     with ExitStack() as patches:
+        patches.enter_context(mock.patch.object(talk, "LONG_TOKENS_MAX", LONG_TOKENS))
         patches.enter_context(mock.patch.object(pages, "AUDIT_S", 0.2))
         for module, name in bounds:
             patches.enter_context(mock.patch.object(module, name, PATIENCE_S))
