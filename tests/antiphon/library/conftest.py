@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from replica.ids import ConversationId
 from replica.io import keys
 from replica.log.entry import public_key
 from syncd.io.config import HubConfig
@@ -31,6 +32,7 @@ class Lab:
     form: str
     stack: AsyncExitStack = field(default_factory=AsyncExitStack)
     hub: HubServer | None = None
+    host: ScriptedHost | None = None
 
     async def start_hub(self, *, vouches: bool = True) -> HubServer:
         """Start the hub; it vouches for the host."""
@@ -45,7 +47,15 @@ class Lab:
         """Start the host, linked when this returns."""
         assert self.hub is not None
         host = scripted_host(self.folder / "host", self.hub.address, reply, pace)
-        return await self.stack.enter_async_context(host)
+        self.host = await self.stack.enter_async_context(host)
+        return self.host
+
+    async def requests_at_host(self, conversation: ConversationId, count: int) -> None:
+        """Wait until the host, and the hub before it, has so many requests of a conversation."""
+        assert self.host is not None
+        replica = self.host.replica
+        held = replica.shelf[conversation]
+        assert await replica.wait_for(lambda: len(held.order.requests) >= count, 30.0)
 
     def open(self, name: str = "me", **options: Any) -> AbstractAsyncContextManager[Any]:
         """Open a replica on the hub."""

@@ -299,22 +299,16 @@ async def test_a_turn_that_waits_is_told_that_the_run_ahead_is_gone(
 
     async def act() -> str:
         began.set()
-        while not go_on.is_set():  # noqa: ASYNC110  # of another loop in the blocking form
-            await asyncio.sleep(0)
+        await asyncio.to_thread(go_on.wait)  # of another loop in the blocking form
         return "done"
 
     async with acting.open() as me, acting.open() as beside:
         trip, same = await me.conversation("trip"), await beside.conversation("trip")
         run = trip.run("Act.", tools=[tool(act)], key="job-17")
         working = asyncio.create_task(run.result())
-        while not began.is_set():  # noqa: ASYNC110
-            await asyncio.sleep(0)
+        await asyncio.to_thread(began.wait)
         waiting = asyncio.create_task(same.ask("Hello.", key="job-18"))
-        assert acting.hub is not None
-        at_hub = acting.hub.driver.hub.shelf.find(trip.id)
-        assert at_hub is not None, "it is in memory, also while a fold of it pauses"
-        while len(at_hub.order.requests) < 2 and not waiting.done():  # noqa: ASYNC110
-            await asyncio.sleep(0)
+        await acting.requests_at_host(trip.id, 2)
         early, _ = await asyncio.wait({waiting}, timeout=0.5)
         assert not early, "a run works on it"
         await run.close()

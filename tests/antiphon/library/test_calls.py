@@ -1,6 +1,7 @@
 """Runs with tools and keys, in both forms."""
 
 import asyncio
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -214,13 +215,12 @@ class SlowBooking:
     """A tool that runs until it may end."""
 
     def __init__(self) -> None:
-        self.running, self.go_on = asyncio.Event(), asyncio.Event()
+        self.running, self.go_on = asyncio.Event(), threading.Event()
         self._loop = asyncio.get_running_loop()
 
     async def book(self, city: str, nights: int) -> str:
         self._loop.call_soon_threadsafe(self.running.set)
-        while not self.go_on.is_set():  # noqa: ASYNC110  # of another loop in the blocking form
-            await asyncio.sleep(0)
+        await asyncio.to_thread(self.go_on.wait)  # of another loop in the blocking form
         return f"{nights} nights in {city}"
 
 

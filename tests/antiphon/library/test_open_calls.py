@@ -103,11 +103,7 @@ async def test_a_turn_that_waits_is_told_that_the_member_ahead_was_removed(
     monkeypatch.setattr(run_claim, "GONE_S", 0.2)
     async with with_open_call(lab) as (mine, bob):
         waiting = asyncio.create_task(mine.ask("Hello.", timeout_s=20.0))
-        assert lab.hub is not None
-        at_hub = lab.hub.driver.hub.shelf.find(mine.id)
-        assert at_hub is not None, "it is in memory, also while a fold of it pauses"
-        while len(at_hub.order.requests) < 2 and not waiting.done():  # noqa: ASYNC110
-            await asyncio.sleep(0)
+        await lab.requests_at_host(mine.id, 2)
         await mine.remove(bob.key)
         with pytest.raises(antiphon.CallOpen, match=r"no member any more.*turn is in the log"):
             await waiting
