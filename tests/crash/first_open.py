@@ -26,7 +26,7 @@ from tests.support.writers import Writer
 
 SPAN_S = 0.08
 """Children are killed within this time; a first open takes about a quarter of it."""
-FILE_BYTES_MAX = 45_000
+FILE_BYTES_MAX = 49_152
 FILE_BYTES_STEP = 331
 """Largest file of a first open; the step reaches no border between pages twice."""
 FINISHED = 0
@@ -109,9 +109,9 @@ def kill_at_random(kills: int, seed: int) -> Outcome:
     return _judge((lambda delay_s=delay_s: _end_after(delay_s)) for delay_s in delays)
 
 
-def kill_at_sizes() -> Outcome:
+def kill_at_sizes(step: int) -> Outcome:
     """Kill a first open at every size that one of its files reaches, in small steps."""
-    sizes = range(0, FILE_BYTES_MAX, FILE_BYTES_STEP)
+    sizes = range(0, FILE_BYTES_MAX, step)
     return _judge((lambda size=size: _end_at_size(size)) for size in sizes)
 
 
@@ -121,8 +121,9 @@ def main() -> int:
     parser.add_argument("--kills", type=int, default=2000, help="at random times")
     parser.add_argument("--seed", type=int, default=7)
     parser.add_argument("--sizes", action="store_true", help="at file sizes instead")
+    parser.add_argument("--step", type=int, default=FILE_BYTES_STEP, help="between the sizes")
     given = parser.parse_args()
-    outcome = kill_at_sizes() if given.sizes else kill_at_random(given.kills, given.seed)
+    outcome = kill_at_sizes(given.step) if given.sizes else kill_at_random(given.kills, given.seed)
     print(outcome)
     return 1 if outcome.stuck else 0
 

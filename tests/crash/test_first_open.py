@@ -5,7 +5,10 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-KILLS = 100
+KILLS = 40
+"""Kills at random times here; `make faults` makes more."""
+STEP = 997
+"""Bytes between the sizes here: four in each page of a file, in other places of each page."""
 
 
 def outcome_of(*arguments: str) -> str:
@@ -21,7 +24,7 @@ def test_a_kill_at_any_time_leaves_a_store_that_opens() -> None:
 
 
 def test_a_kill_at_any_size_of_a_file_leaves_a_store_that_opens() -> None:
-    words = outcome_of("--sizes").split()
+    words = outcome_of("--sizes", "--step", str(STEP)).split()
     cut_short, hot = (int(words[words.index(word) - 1]) for word in ("cut", "hot,"))
-    assert cut_short > 80
-    assert hot > 8  # the kills that matter were among them
+    assert cut_short > 40
+    assert hot > 2  # the kills that matter were among them

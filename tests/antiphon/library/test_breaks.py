@@ -133,24 +133,27 @@ async def test_a_call_that_was_started_keeps_its_run(
         assert acted == [1]
 
 
-@pytest.mark.parametrize(
-    "kind",
-    [
-        SystemExit, KeyboardInterrupt, asyncio.CancelledError, EOFError, GeneratorExit, MemoryError,
-        RecursionError, StopAsyncIteration,
-    ],
+ENDS: tuple[type[BaseException], ...] = (
+    SystemExit, KeyboardInterrupt, asyncio.CancelledError, EOFError, GeneratorExit, MemoryError,
+    RecursionError, StopAsyncIteration,
 )  # fmt: skip
-async def test_the_end_of_a_tool_ends_nothing_else(acting: Lab, kind: type[BaseException]):
-    def act() -> str:
-        raise kind
 
-    async def act_in_loop() -> str:
-        raise kind
+
+async def test_the_end_of_a_tool_ends_nothing_else(acting: Lab):
+    def raising(kind: type[BaseException]) -> list[antiphon.Tool]:
+        def act() -> str:
+            raise kind
+
+        async def act_in_loop() -> str:
+            raise kind
+
+        return [tool(act), tool(act_in_loop)]
 
     async with acting.open() as me:
         trip = await me.conversation("trip")
-        for one in (act, act_in_loop):
-            assert kind.__name__ in (await trip.ask("Act.", tools=[tool(one)])).text
+        for kind in ENDS:
+            for one in raising(kind):
+                assert kind.__name__ in (await trip.ask("Act.", tools=[one])).text
 
 
 async def test_a_tool_that_asks_behind_itself_is_told(acting: Lab):
