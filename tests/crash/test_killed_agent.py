@@ -44,5 +44,4 @@ async def test_an_agent_killed_at_any_commit_goes_on(lab: Lab, tmp_path: Path, f
     lines = printed.decode().splitlines()
     ends = {line.partition(": ")[2] for line in lines}
     assert ends == {"So it is booked. 1 job, a code, 1 booking"}
-
     assert len(lines) >= FEWEST_WRITES

@@ -11,7 +11,7 @@ from tests.faults.damage import Flip, flips
 from tests.faults.flips import prepared, run
 from tests.faults.one_thread import one_thread
 
-EACH = {"flips": 1499, "cuts": 19, "swaps": 23}
+EACH = {"flips": 2999, "cuts": 29, "swaps": 23}
 """Every such damage is judged here; `make faults` judges all of them."""
 LOG = Path("log") / "log.db"
 
@@ -28,7 +28,7 @@ async def test_no_damage_is_a_dead_end(kind: str, sort: str) -> None:
 @pytest.mark.parametrize("kind", folders.KINDS)
 async def test_what_a_judge_leaves_out_changes_no_outcome(tmp_path: Path, kind: str) -> None:
     judge = await prepared(tmp_path, kind)
-    some = flips(judge.sound)[::9973]
+    some = flips(judge.sound)[::19_997]
     with one_thread():
         outcomes = [await judge.judge(flip) for flip in some]
     judge.is_thorough = True
