@@ -32,7 +32,7 @@ class Lab:
     form: str
     stack: AsyncExitStack = field(default_factory=AsyncExitStack)
     hub: HubServer | None = None
-    host: ScriptedHost | None = None
+    running: ScriptedHost | None = None
 
     async def start_hub(self, *, vouches: bool = True) -> HubServer:
         """Start the hub; it vouches for the host."""
@@ -47,13 +47,13 @@ class Lab:
         """Start the host, linked when this returns."""
         assert self.hub is not None
         host = scripted_host(self.folder / "host", self.hub.address, reply, pace)
-        self.host = await self.stack.enter_async_context(host)
-        return self.host
+        self.running = await self.stack.enter_async_context(host)
+        return self.running
 
     async def requests_at_host(self, conversation: ConversationId, count: int) -> None:
         """Wait until the host, and the hub before it, has so many requests of a conversation."""
-        assert self.host is not None
-        replica = self.host.replica
+        assert self.running is not None
+        replica = self.running.replica
         held = replica.shelf[conversation]
         assert await replica.wait_for(lambda: len(held.order.requests) >= count, 30.0)
 
@@ -73,10 +73,21 @@ class Lab:
             yield bob, mine, await bob.get(mine.id)
 
 
-@pytest.fixture(params=["async", "blocking"])
-async def lab(tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterator[Lab]:
-    """A hub without a host, for both forms."""
-    lab = Lab(tmp_path, request.param)
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Run what needs a lab in both forms, or in those that its module names as FORMS.
+
+    The blocking form runs the async one (portal.py), so what it does holds for both. Where the
+    form itself matters, as in what is interrupted, cut off or closed, a module has both.
+    """
+    if "lab_form" in metafunc.fixturenames:
+        forms = getattr(metafunc.module, "FORMS", ["async", "blocking"])
+        metafunc.parametrize("lab_form", forms)
+
+
+@pytest.fixture
+async def lab(tmp_path: Path, lab_form: str) -> AsyncIterator[Lab]:
+    """A hub without a host, for each form."""
+    lab = Lab(tmp_path, lab_form)
     async with lab.stack:
         await lab.start_hub()
         yield lab

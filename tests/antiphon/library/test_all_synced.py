@@ -14,6 +14,8 @@ from syncd.io.config import HubConfig
 from syncd.io.server import start
 from tests.antiphon.library.conftest import Lab
 
+FORMS = ["blocking"]
+
 ROUNDS = 20
 A, B, C = (ConversationId(bytes([i]) * 32) for i in range(3))
 

@@ -12,6 +12,8 @@ from replica.log import Text
 from replica.refusals import ArgumentInvalid
 from tests.antiphon.library.conftest import Lab
 
+FORMS = ["blocking"]
+
 
 async def words(handle: Any) -> list[str]:
     """Return what was said and answered, as the history of a handle shows it."""

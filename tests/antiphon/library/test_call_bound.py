@@ -11,6 +11,8 @@ from replica.log.body import ToolCall
 from tests.antiphon.library.conftest import Lab
 from tests.support.scripted_host import Asked, Token, words
 
+FORMS = ["blocking"]
+
 NOT_CALLED = "Not called: the run has made as many calls as it may make."
 
 

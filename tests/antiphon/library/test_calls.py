@@ -19,6 +19,8 @@ from tests.antiphon.library.conftest import Lab
 from tests.support.files import write_locked
 from tests.support.scripted_host import Asked, Token, words
 
+FORMS = ["blocking"]
+
 
 class Booking:
     """A host that books once for each "Book", and says so afterwards; and the tools."""

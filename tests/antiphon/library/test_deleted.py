@@ -13,6 +13,8 @@ from syncd.io.config import HubConfig
 from syncd.io.server import start
 from tests.antiphon.library.conftest import Lab
 
+FORMS = ["blocking"]
+
 
 @asynccontextmanager
 async def another_process(lab: Lab) -> AsyncIterator[Replica]:

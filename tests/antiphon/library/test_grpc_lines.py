@@ -14,7 +14,8 @@ import os, sys
 class Watch:
     def find_spec(self, name, *_rest):
         if name == "grpc":
-            print("verbosity", os.environ.get("GRPC_VERBOSITY"))
+            print("verbosity", os.environ.get("GRPC_VERBOSITY"), flush=True)
+            os._exit(0)  # nothing that comes later matters
 
 sys.meta_path.insert(0, Watch())
 import antiphon

@@ -18,6 +18,8 @@ from tests.antiphon.library.conftest import Lab
 from tests.support.scripted_host import Pace, ScriptedHost, no_pause, scripted_host
 from tests.support.talk import key_of
 
+FORMS = ["blocking"]
+
 WAIT_S = 20.0
 
 
@@ -51,9 +53,9 @@ class Pair(Lab):
                 pass
 
 
-@pytest.fixture(params=["async", "blocking"])
-async def pair(tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterator[Pair]:
-    pair = Pair(tmp_path, request.param)
+@pytest.fixture
+async def pair(tmp_path: Path, lab_form: str) -> AsyncIterator[Pair]:
+    pair = Pair(tmp_path, lab_form)
     await pair.start_hub()
     yield pair
     assert pair.hub is not None

@@ -17,6 +17,8 @@ from tests.antiphon.library.conftest import Lab
 from tests.antiphon.library.test_run_news import LONG, Shown
 from tests.support.scripted_host import Asked, Token, ToolCall, words
 
+FORMS = ["blocking"]
+
 
 @pytest.fixture
 async def lab(tmp_path: Path) -> AsyncIterator[Lab]:

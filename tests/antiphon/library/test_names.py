@@ -16,6 +16,8 @@ from replica.refusals import ArgumentInvalid
 from tests.antiphon.library.conftest import Lab
 from tests.support.files import write_locked
 
+FORMS = ["blocking"]
+
 
 async def test_a_cancelled_call_has_begun_the_conversation_of_its_name(tmp_path: Path):
     async with antiphon.aio.open(tmp_path) as me:

@@ -15,6 +15,8 @@ from replica.log.body import ToolCall
 from tests.antiphon.library.conftest import Lab
 from tests.support.scripted_host import Asked, Token, words
 
+FORMS = ["blocking"]
+
 
 @antiphon.tool(effect=True)
 def act() -> str:

@@ -16,6 +16,8 @@ from tests.antiphon.library.conftest import Lab
 from tests.support.files import write_locked
 from tests.support.scripted_host import Asked, Token, ToolCall, scripted_host, words
 
+FORMS = ["blocking"]
+
 LONG = "One two three four five six seven eight."
 
 

@@ -20,6 +20,8 @@ from tests.support.callers import until
 from tests.support.forms import joined
 from tests.support.writers import Writer
 
+FORMS = ["blocking"]
+
 
 @asynccontextmanager
 async def shared(lab: Lab) -> AsyncIterator[tuple[Any, str]]:

@@ -325,7 +325,7 @@ async def test_a_key_without_a_role_reads_an_imported_conversation_and_can_not_a
             await trip.ask("Anyone?")
 
 
-SYNCS = 100
+SYNCS = 40
 
 
 async def test_a_sync_brings_what_another_member_has_synced_before(lab: Lab):

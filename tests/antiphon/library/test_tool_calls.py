@@ -21,6 +21,8 @@ from tests.antiphon.library.conftest import Lab
 from tests.support.scripted_host import Asked as Request
 from tests.support.scripted_host import Token, words
 
+FORMS = ["blocking"]
+
 ENTRY, KEY = EntryId(bytes(32)), PublicKey(bytes(32))
 UNSHOWN = "(a value of the type {}, which has no text)"
 
