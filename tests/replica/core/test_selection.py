@@ -5,13 +5,21 @@ from dataclasses import dataclass, field
 
 import pytest
 
+from replica.core import selection
 from replica.core.open_listed import Use
 from replica.core.selection import FOLLOWED_MAX, RETRY_S, FollowPolicy, LeftOut, Selection, Turn
 from replica.ids import ConversationId, PublicKey
-from replica.limits import LISTED_MAX, OPENING_MAX, STALE_S
+from replica.limits import OPENING_MAX, STALE_S
 from replica.link.messages import ListingItem
 
+LISTED_MAX = FOLLOWED_MAX + 200
+"""Conversations that are listed at most here; the bound of the protocol takes seconds to reach."""
 ADA, BOB, EVE = (PublicKey(bytes([n]) * 32) for n in (1, 2, 3))
+
+
+@pytest.fixture(autouse=True)
+def few_are_listed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(selection, "LISTED_MAX", LISTED_MAX)
 
 
 def conversation(number: int) -> ConversationId:
