@@ -17,7 +17,7 @@ from replica.log.members import Membership
 from tests.support.stories import Story, cut_at
 from tests.support.writers import Writer, said
 
-SEEDS = range(150)
+SEEDS = range(75)
 
 
 class Grants:
@@ -69,7 +69,7 @@ def test_the_fold_is_the_naive_fixpoint() -> None:
 
 
 def test_the_fold_that_grew_is_the_fold_from_scratch() -> None:
-    for seed in SEEDS[:60]:
+    for seed in SEEDS[:30]:
         history = Grants(seed)
         log = Log(history.log.conversation)
         for entry in history.log.entries.values():
@@ -104,7 +104,7 @@ def test_the_fold_of_stories_is_the_naive_fixpoint() -> None:
 
 
 def test_the_fold_is_independent_of_the_order_of_arrival() -> None:
-    for seed in SEEDS[:40]:
+    for seed in SEEDS[:25]:
         log = Grants(seed).log
         entries = [*log.entries.values(), *log.pending.values()]
         random.Random(seed).shuffle(entries)
@@ -118,7 +118,7 @@ def test_the_fold_is_independent_of_the_order_of_arrival() -> None:
 
 
 def test_the_fold_needs_covered_entries_alone() -> None:
-    for seed in SEEDS[:80]:
+    for seed in SEEDS[:25]:
         log = Grants(seed).log
         other = Log(log.conversation)
         for entry in log.entries.values():
@@ -133,7 +133,7 @@ def test_the_fold_needs_covered_entries_alone() -> None:
 
 def test_a_junior_never_changes_the_roles_of_a_senior() -> None:
     # Whatever the second owner and its juniors write, the first owner's entries count.
-    for seed in SEEDS[:40]:
+    for seed in SEEDS[:25]:
         history = Grants(seed)
         first = history.writers[0].public
         own = [

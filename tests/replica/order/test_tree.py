@@ -18,7 +18,7 @@ from tests.support.branches import Scene
 from tests.support.stories import Story, answer, seal_of
 from tests.support.writers import Writer
 
-SEEDS = range(60)
+SEEDS = range(30)
 STEPS = 70
 
 

@@ -61,26 +61,25 @@ async def serves(address: str) -> bool:
         return True
 
 
-@pytest.mark.parametrize(
-    ("path", "more"),
-    [
-        (b"/\xff", ()),
-        (b"/x", [(b"x", b"\xff")] * 40),
-        (b"/x", [(b"user-agent", b"\xff")]),
-        (b"/x", [(b"grpc-timeout", b"xx")]),
-        (b"/antiphon.v1.SyncService/Hosts", [(b"grpc-encoding", b"gzip")]),
-    ],
-)
-async def test_a_hub_serves_and_logs_nothing_behind_headers_that_are_wrong(
-    tmp_path: Path, path: bytes, more: list[tuple[bytes, bytes]]
-) -> None:
+WRONG: dict[bytes, list[tuple[bytes, bytes]]] = {
+    b"/\xff": [],
+    b"/x": [(b"x", b"\xff")] * 40,
+    b"/agent": [(b"user-agent", b"\xff")],
+    b"/timeout": [(b"grpc-timeout", b"xx")],
+    b"/antiphon.v1.SyncService/Hosts": [(b"grpc-encoding", b"gzip")],
+}
+"""Headers by the path that they come with."""
+
+
+async def test_a_hub_serves_and_logs_nothing_behind_headers_that_are_wrong(tmp_path: Path) -> None:
     log = tmp_path / "log"
     with hub_process(tmp_path / "hub", log=log) as hub:
         before = log.stat().st_size
-        many = b"".join(request(2 * number + 1, path, *more) for number in range(20))
-        await asyncio.to_thread(answered, hub.address, many, 20)
-        assert await serves(hub.address)
-        assert log.stat().st_size == before, log.read_text()[-2_000:]
+        for path, more in WRONG.items():
+            many = b"".join(request(2 * number + 1, path, *more) for number in range(20))
+            await asyncio.to_thread(answered, hub.address, many, 20)
+            assert await serves(hub.address), path
+            assert log.stat().st_size == before, log.read_text()[-2_000:]
 
 
 async def test_a_server_that_ends_by_itself_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
