@@ -46,14 +46,12 @@ def decode(text: bytes, what: str) -> tuple[PublicKey, bytes]:
 
 def mended(text: bytes) -> bytes | None:
     """Return the text without its only wrong bit; None if more is wrong."""
-    tried = bytearray(text)
     for bit in range(8 * len(text)):
-        at, mask = bit // 8, 1 << bit % 8
-        tried[at] ^= mask
+        tried = bytearray(text)
+        tried[bit // 8] ^= 1 << bit % 8
         match = _FORM.fullmatch(tried)
         if match is not None and match[3] == _checksum(match[1], match[4]):
             return bytes(tried)
-        tried[at] ^= mask
     return None
 
 

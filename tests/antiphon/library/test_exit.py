@@ -6,8 +6,9 @@ import signal
 import sys
 from asyncio.subprocess import PIPE, Process
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
+from tempfile import TemporaryFile
 
 import pytest
 
@@ -16,6 +17,7 @@ from antiphon.library.io.portal import entered
 from replica.io import require_free
 from syncd.io.config import HubConfig
 from syncd.io.server import start
+from tests.support.forked import Forks
 
 END_S = 100.0
 """Time in which a program that can end has ended; a busy machine takes 50 s to start one."""
@@ -31,17 +33,23 @@ async def started(code: str, *given: object, pipes: tuple[int, ...] = ()) -> Pro
     )
 
 
-async def output_of(code: str, *given: object) -> tuple[list[str], str, int | None]:
+FORKS = Forks("antiphon.aio", "antiphon.library.io.local")
+
+
+async def output_of(code: str, *given: object) -> tuple[list[str], str, int]:
     """Return the lines of a program that has to end, its errors and its exit code."""
-    program = await started(code, *given)
-    try:
-        async with asyncio.timeout(END_S):
-            printed, errors = await program.communicate()
-    finally:
-        if program.returncode is None:
+    lines = "import antiphon, os, sys, threading\n" + code
+    argv = ["tests.support.snippet", lines, *map(str, given)]
+    with ExitStack() as files:
+        nothing, printed, errors = (files.enter_context(TemporaryFile()) for _ in range(3))
+        streams = (nothing.fileno(), printed.fileno(), errors.fileno())
+        program = FORKS.start(argv, os.environ, streams)
+        try:
+            status = await asyncio.to_thread(program.wait, END_S)
+        finally:
             program.kill()
-            await program.communicate()
-    return printed.decode().splitlines(), errors.decode(), program.returncode
+        texts = [os.pread(one.fileno(), 1 << 20, 0).decode() for one in (printed, errors)]
+    return texts[0].splitlines(), texts[1], status
 
 
 WITHOUT_DESCRIPTORS = """
