@@ -28,7 +28,7 @@ from tests.model_host.io.two_profiles import two_profiles
 
 PATIENCE_S = 0.5
 """Longest wait for something that a bug prevents, so that a test takes half a second."""
-LONG_TOKENS = 150
+LONG_TOKENS = 400
 """Tokens of a long answer: a bug that lets one go on computes all of them."""
 
 
