@@ -12,8 +12,8 @@ from tests.antiphon.library.conftest import Lab
 from tests.crash import killed_agent, whole_program
 from tests.support.scripted_host import Asked, Token, words
 
-FEWEST_WRITES = 18
-"""Names, genesis, title, a turn, start and result of the tool, a branch, an invitation."""
+FEWEST_WRITES = 20
+"""Names, genesis, title, two turns, start and result of the tool, a branch, an invitation."""
 
 
 @pytest.fixture

@@ -41,6 +41,7 @@ def blocking(folder: Path, hub: str) -> None:
     """Run it with the blocking form."""
     with antiphon.open(folder, hub=hub) as me:
         trip = me.conversation("trip", system="Be brief.")
+        trip.ask("Capital of France?", key="capital", timeout_s=SILENCE_S)
         run = trip.run(JOB, tools=[tool_for(folder)], **OPTIONS)
         for _ in run:
             pass
@@ -53,6 +54,7 @@ async def asynchronous(folder: Path, hub: str) -> None:
     """Run it with the async form."""
     async with antiphon.aio.open(folder, hub=hub) as me:
         trip = await me.conversation("trip", system="Be brief.")
+        await trip.ask("Capital of France?", key="capital", timeout_s=SILENCE_S)
         run = trip.run(JOB, tools=[tool_for(folder)], **OPTIONS)
         async for _ in run:
             pass
