@@ -54,7 +54,8 @@ class Callers:
             raise ArgumentInvalid("conversation: 32 bytes")
         asked = ConversationId(conversation)
         held = self.replica.shelf.get(asked)
-        if held is None or not held.is_member(peer):  # of the store, a role may be missing yet
+        # Of the store a role may be missing yet; what can't be stored is known without a wait.
+        if self.unstored(asked) is None if held is None else not held.is_member(peer):
             await self.replica.on_demand.ask(asked)
             held = self.replica.shelf.get(asked)
         if held is None or not held.is_member(peer):

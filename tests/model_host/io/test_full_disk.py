@@ -20,6 +20,7 @@ from model_host.io.server import HostServer
 from replica.errors import AntiphonError, StoreError
 from replica.ids import ConversationId, EntryId
 from replica.io.host_calls import HostCalls
+from replica.io.on_demand import ASK_TIMEOUT_S
 from replica.link.events import EntryFailed, Event
 from replica.log.body import Grant, Member, Role, Sampling
 from replica.log.entry import public_key
@@ -173,7 +174,8 @@ async def test_members_alone_are_told_that_the_hosts_log_is_full(served: ServedH
                 await until(lambda: conversation not in host.replica.shelf)  # it is tried again
                 async with HostCalls(host.address, key, host.key) as calls:
                     with pytest.raises(AntiphonError) as caught:
-                        await calls.warm(conversation, EntryId(conversation))
+                        warming = calls.warm(conversation, EntryId(conversation))
+                        await asyncio.wait_for(warming, ASK_TIMEOUT_S / 2)  # nothing is waited for
                 return caught.value
 
             for key, one in ((served.replica.key, talk), (member, talk), (served.replica.key, new)):
