@@ -15,13 +15,17 @@ from hypothesis import settings
 from typer import main, testing
 
 from replica.imports import uncollected
+from tests.support.compiled import compile_share
+
+ROOT = Path(__file__).parents[1]
+MODULES = ("tests", "antiphon", "replica", "syncd", "model_host", "spec", "bench")
 
 # A thread of torch that waits for another must not keep a core busy: beside other processes
 # this made tests ten times slower (DECISIONS D346). Torch reads it when it is first imported.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 # Processes of this project do not search the working directory for modules (DECISIONS D600).
-os.environ["PYTHONPATH"] = str(Path(__file__).parents[1])
+os.environ["PYTHONPATH"] = str(ROOT)
 
 MEMORY = Path("/dev/shm")
 ROOM_BYTES = 4 << 30  # a whole run needs 0.2 GiB; hubs under test refuse to fill their disk
@@ -76,9 +80,16 @@ def _file_of(item: pytest.Item) -> str:
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_collection() -> Generator[None, object, object]:
+def pytest_collection(session: pytest.Session) -> Generator[None, object, object]:
     """Spare the collector the modules and tests, half a million objects, in each full pass."""
     with uncollected():
+        worker = getattr(session.config, "workerinput", None)
+        if worker is not None:
+            number, folders = (
+                int(worker["workerid"].removeprefix("gw")),
+                [ROOT / f for f in MODULES],
+            )
+            compile_share(session.config, number, worker["workercount"], folders)
         found = yield
         gc.collect()
     return found
