@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 import structlog
+from _pytest.runner import runtestprotocol
 from hypothesis import settings
 from typer import main, testing
 
@@ -93,6 +94,21 @@ def pytest_collection(session: pytest.Session) -> Generator[None, object, object
         found = yield
         gc.collect()
     return found
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
+    """Send the controller of pytest-xdist no reports that it does not show.
+
+    Those of setups and teardowns that passed are most of what distributing a test costs.
+    """
+    if not hasattr(item.config, "workerinput"):
+        return None
+    for report in runtestprotocol(item, log=False, nextitem=nextitem):
+        if report.when == "call" or not report.passed:
+            item.ihook.pytest_runtest_logreport(report=report)
+    item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
+    return True
 
 
 @pytest.hookimpl(wrapper=True)
