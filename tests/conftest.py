@@ -86,10 +86,8 @@ def pytest_collection(session: pytest.Session) -> Generator[None, object, object
     with uncollected():
         worker = getattr(session.config, "workerinput", None)
         if worker is not None:
-            number, folders = (
-                int(worker["workerid"].removeprefix("gw")),
-                [ROOT / f for f in MODULES],
-            )
+            number = int(worker["workerid"].removeprefix("gw"))
+            folders = [ROOT / name for name in MODULES]
             compile_share(session.config, number, worker["workercount"], folders)
         found = yield
         gc.collect()
