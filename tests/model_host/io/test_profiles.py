@@ -227,15 +227,19 @@ async def test_a_context_that_does_not_fit_is_refused_with_both_numbers(tmp_path
         assert len(answer.token_ids) == 2
 
 
+def config_of(folder: Path, *models: str, **bounds: int) -> HostConfig:
+    """Return the settings of a host of these models in fp32, which is not linked."""
+    host, numerics = folder / "host", "fp32"
+    return HostConfig(data_dir=host, hub="127.0.0.1:1", model=models, numerics=numerics, **bounds)
+
+
 @pytest.mark.parametrize("memory", [0, 1_000, KV_BYTES])
 async def test_a_default_larger_than_the_memory_stops_the_start_and_is_told_what_is_enough(
     tmp_path: Path, memory: int
 ):
-    config = HostConfig(
-        data_dir=tmp_path / "host",
-        hub="127.0.0.1:1",
-        model=(str(write_model(tmp_path / "first")),),
-        numerics="fp32",
+    config = config_of(
+        tmp_path,
+        str(write_model(tmp_path / "first")),
         kv_bytes_max=KV_BYTES,
         memory_bytes_max=memory,
     )
@@ -254,11 +258,9 @@ async def test_a_default_larger_than_the_memory_is_refused_before_it_is_loaded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setenv("ANTIPHON_CACHE_DIR", str(tmp_path / "cache"))
-    config = HostConfig(
-        data_dir=tmp_path / "host",
-        hub="127.0.0.1:1",
-        model=str(write_model(tmp_path / "first")),
-        numerics="fp32",
+    config = config_of(
+        tmp_path,
+        str(write_model(tmp_path / "first")),
         kv_bytes_max=KV_BYTES,
         memory_bytes_max=KV_BYTES,
     )
@@ -272,11 +274,10 @@ async def test_a_missing_model_is_refused_before_another_is_loaded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setenv("ANTIPHON_CACHE_DIR", str(tmp_path / "cache"))
-    config = HostConfig(
-        data_dir=tmp_path / "host",
-        hub="127.0.0.1:1",
-        model=(str(write_model(tmp_path / "first")), str(tmp_path / "gone")),
-        numerics="fp32",
+    config = config_of(
+        tmp_path,
+        str(write_model(tmp_path / "first")),
+        str(tmp_path / "gone"),
         kv_bytes_max=KV_BYTES,
     )
     with pytest.raises(ModelUnknown, match="gone"):
@@ -290,13 +291,7 @@ async def test_keys_and_values_without_room_for_a_context_stop_the_start_and_nam
 ):
     file = open_model(write_model(tmp_path / "first"))
     enough = kv_bytes_min(file.config, "fp32")
-    config = HostConfig(
-        data_dir=tmp_path / "host",
-        hub="127.0.0.1:1",
-        model=str(file.path),
-        numerics="fp32",
-        kv_bytes_max=1_000,
-    )
+    config = config_of(tmp_path, str(file.path), kv_bytes_max=1_000)
     said = f"kv_bytes_max: 1,000 bytes hold no context of first, which needs {enough:,}"
     with pytest.raises(ArgumentInvalid, match=f"^{said}$"):
         async with start(config):
@@ -307,12 +302,7 @@ async def test_keys_and_values_without_room_for_a_context_stop_the_start_and_nam
 
 async def test_a_model_given_twice_stops_the_start(tmp_path: Path):
     model = str(write_model(tmp_path / "first"))
-    config = HostConfig(
-        data_dir=tmp_path / "host",
-        hub="127.0.0.1:1",
-        numerics="fp32",
-        model=(model, f"{model}@fp32"),
-    )
+    config = config_of(tmp_path, model, f"{model}@fp32")
     with pytest.raises(ArgumentInvalid, match="twice") as caught:
         async with start(config):
             pass
@@ -323,12 +313,7 @@ async def test_a_model_given_twice_stops_the_start(tmp_path: Path):
 async def test_copies_of_one_model_that_stop_the_start_are_named(tmp_path: Path):
     one = write_model(tmp_path / "model")
     other = shutil.copytree(one, tmp_path / "copy" / "model")
-    config = HostConfig(
-        data_dir=tmp_path / "host",
-        hub="127.0.0.1:1",
-        numerics="fp32",
-        model=(str(one), str(other)),
-    )
+    config = config_of(tmp_path, str(one), str(other))
     with pytest.raises(ArgumentInvalid, match="twice") as caught:
         async with start(config):
             pass
@@ -352,11 +337,6 @@ async def test_the_recommended_sampling_reaches_clients(tmp_path: Path):
     (tmp_path / "advised" / "generation_config.json").write_text(
         '{"temperature": 0.6, "top_k": 20}'
     )
-    config = HostConfig(
-        data_dir=tmp_path / "host",
-        hub="127.0.0.1:1",
-        model=(str(tmp_path / "advised"),),
-        numerics="fp32",
-    )
+    config = config_of(tmp_path, str(tmp_path / "advised"))
     async with start(config) as host:
         assert host.offer.info.sampling == Sampling(temperature=0.6, top_k=20)
