@@ -192,7 +192,8 @@ def _known(name: str) -> Known:
         if model.name == name:
             return model
     names = ", ".join(model.name for model in MODELS)
-    _refuse_numerics(name)
+    with _reading(Path(name)):
+        _refuse_numerics(name)
     unknown = ModelUnknown(f"no model is called '{name}'; known: {names}")
     raise with_step(unknown, _PULL_STEP)
 

@@ -172,6 +172,12 @@ def test_an_unknown_name_is_refused(cache: Path) -> None:
         fetch.pull("another")
 
 
+def test_a_name_that_no_file_can_have_is_refused(cache: Path) -> None:
+    for look in (fetch.pull, fetch.resolve):
+        with pytest.raises(fetch.ModelFileMissing, match="File name too long"):
+            look(f"{'a' * 5000}@q5")
+
+
 def test_unknown_numerics_behind_a_name_are_named(cache: Path) -> None:
     with pytest.raises(fetch.ModelUnknown, match=r"'@q5' names no numerics; .* @auto, @q4, @bf16"):
         fetch.pull(f"{KNOWN.name}@q5")
