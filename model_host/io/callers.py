@@ -54,8 +54,7 @@ class Callers:
             raise ArgumentInvalid("conversation: 32 bytes")
         asked = ConversationId(conversation)
         held = self.replica.shelf.get(asked)
-        # Of the store a role may be missing yet; what can't be stored is known without a wait.
-        if self.unstored(asked) is None if held is None else not held.is_member(peer):
+        if self._may_come(asked, held, peer):
             await self.replica.on_demand.ask(asked)
             held = self.replica.shelf.get(asked)
         if held is None or not held.is_member(peer):
@@ -70,6 +69,12 @@ class Callers:
         using.enter_context(self.replica.on_demand.using(asked))
         _at_end(context, using)
         return held, peer
+
+    def _may_come(self, asked: ConversationId, held: Conversation | None, peer: PublicKey) -> bool:
+        """Say whether a member may be found where the hub is waited for."""
+        if held is None:
+            return self.unstored(asked) is None  # else it is known that it can't be stored
+        return not held.is_member(peer)  # of the store, a role may be missing yet
 
     async def _was_member(self, conversation: ConversationId, peer: PublicKey) -> bool:
         """Say whether a key created a conversation, or is a member by what is stored of it."""
