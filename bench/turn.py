@@ -36,7 +36,7 @@ from model_host.io.fetch import cache_dir, resolve
 from model_host.io.offers import Offer, make_offer
 from model_host.rendering import Contexts
 from replica.ids import ConversationId, EntryId, PublicKey
-from replica.io.replica import Replica
+from replica.io.driver.replica import Replica
 from replica.link import DraftReceived, Event
 from replica.log import (
     Message,

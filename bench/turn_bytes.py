@@ -29,9 +29,9 @@ from model_host.io.fetch import resolve
 from model_host.io.server import start as start_host
 from replica.conversation.place import newest_place
 from replica.ids import EntryId
-from replica.io.keys import load_or_create
-from replica.io.replica import Replica
-from replica.io.turns import RequestOptions, say_and_request
+from replica.io.driver.replica import Replica
+from replica.io.files.keys import load_or_create
+from replica.io.requests.turns import RequestOptions, say_and_request
 from replica.log import public_key
 from replica.log.body import (
     Generation,

@@ -1,6 +1,6 @@
 """Group commit: effects are performed once the entries before them are durable (spec/04-link §7).
 
-Pure; replica/io/performer.py drives it over a store, the simulator over a disk.
+Pure; replica/io/driver/performer.py drives it over a store, the simulator over a disk.
 Work is queued in the order in which a core returned it. All queued work is made
 durable in one commit and then performed in that order, so every visible effect
 depends on durable entries alone (DECISIONS D75). A refused commit fails only the

@@ -22,7 +22,7 @@ from replica.errors import (
     StoreError,
     Unavailable,
 )
-from replica.io.status import code_of
+from replica.io.serving.status import code_of
 from replica.log.kinds import KINDS, Kind
 from spec.limit_meanings import MEANINGS
 from spec.vectors.make import manifest

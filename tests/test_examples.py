@@ -20,7 +20,7 @@ EXAMPLES = Path(__file__).parents[1] / "examples"
 AGENTS = Forks(  # and what the library imports when it is used
     "anyio._backends._asyncio", "grpc.aio", "antiphon.library.io.blocking",
     "antiphon.library.io.local", "antiphon.library.io.replica", "replica.document.projection",
-    "replica.io.replica",
+    "replica.io.driver.replica",
 )  # fmt: skip
 KILLS = 10
 AGENT_LINES_MAX = 45

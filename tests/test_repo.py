@@ -26,8 +26,8 @@ GENERATED = ("_pb2.py", "_pb2_grpc.py", "_pb2.pyi", "_pb2_grpc.pyi")
 PACKAGES = ("antiphon", "replica", "syncd", "model_host")
 DRIVERS = {"io", "cli", "daemons", "engine", "v1"}
 """Folders of modules that meet a clock, a disk, a network or a tensor, and generated ones."""
-FLAT_FILES_MAX = {"replica": 8, "model_host": 10}
-"""Modules beside the packages of a top package."""
+FLAT_FILES_MAX = {"replica": 8, "replica/io": 2, "model_host": 10}
+"""Modules beside the packages of a package."""
 SKIPPED = {"build", "dist", "node_modules", "__pycache__"}
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 REQUIREMENT = re.compile(r"\*\*([A-Z]{2,6}-\d+)\*\*")
@@ -234,7 +234,7 @@ def test_modules_functions_and_classes_stay_small(source_of: SourceOf) -> None:
 
 
 @pytest.mark.parametrize("package", FLAT_FILES_MAX)
-def test_a_top_package_holds_few_modules_of_its_own(package: str) -> None:
+def test_a_package_of_packages_holds_few_modules_of_its_own(package: str) -> None:
     flat = [p.name for p in (ROOT / package).glob("*.py")]
     assert len(flat) <= FLAT_FILES_MAX[package], flat
 

@@ -1,7 +1,7 @@
 """Names of keys, for people: "you", else the user's own name for a key, else a proposed one.
 
-The user's names stay beside the replica (replica/io/petnames.py). A name in the shared
-document is a proposal that any writer could have made, so digits of the key stand behind it.
+The user's names stay beside the replica (replica/io/conversations/petnames.py). A name in the
+shared document is a proposal that any writer could have made, so digits of the key stand behind it.
 """
 
 from collections.abc import Mapping

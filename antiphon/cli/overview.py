@@ -27,15 +27,7 @@ from antiphon.cli.undone import is_undone
 from replica.conversation import Conversation, EntryStore, newest_place, removal_of
 from replica.errors import AntiphonError, StoreError
 from replica.ids import ConversationId, PublicKey, short
-from replica.io import (
-    PendingJoin,
-    Replica,
-    SavedAcks,
-    documents,
-    means_away,
-    now_ms,
-    pending_joins,
-)
+from replica.io import PendingJoin, Replica, SavedAcks, documents, means_away, now_ms, pending_joins
 from replica.log import Kind, Lost, Message, Speaker
 from replica.order import branch_ends
 from replica.refusals import ConversationUnknown

@@ -13,14 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from antiphon.daemons.errors import AlreadyRunning
-from replica.io import (
-    FILE_MODE,
-    close_file,
-    make_folder,
-    own_file,
-    require_free,
-    typed_errors,
-)
+from replica.io import FILE_MODE, close_file, make_folder, own_file, require_free, typed_errors
 from replica.refusals import StoreLocked
 
 LOCK_FILE = "up.lock"

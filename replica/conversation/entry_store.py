@@ -1,6 +1,6 @@
 """The interface of an entry store, as drivers of hubs and replicas use it (04-link §7, §10).
 
-Pure. replica/io/store.py implements it with one SQLite file. Any other
+Pure. replica/io/store/store.py implements it with one SQLite file. Any other
 implementation gives the same guarantees.
 """
 

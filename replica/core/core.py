@@ -1,7 +1,7 @@
 """The pure core of a replica, the counterpart of syncd/hub.py (spec/04-link, 02-entry §7).
 
 It combines the conversations in memory, the current link, the follows and the
-acks. Clocks, streams, disks and randomness belong to the driver. replica/io/driver.py
+acks. Clocks, streams, disks and randomness belong to the driver. replica/io/driver/driver.py
 and the simulator call the same functions and perform the same effects (DECISIONS D82).
 
     follow ──► load ──► loaded ──► (linked: Open …)

@@ -16,7 +16,7 @@ from pydantic_settings import (
 
 from replica.conversation import address_of, addresses_in, endpoint, require_address
 from replica.ids import key_from_hex
-from replica.io.settings import ConfigInvalid, at_home
+from replica.io.process import ConfigInvalid, at_home
 from replica.refusals import ArgumentInvalid
 
 

@@ -1,6 +1,6 @@
 """Link state machine, both sides (spec/04-link, DECISIONS D32).
 
-Pure: the driver owns sockets, clocks and disks; see replica/io/hub_link.py and
+Pure: the driver owns sockets, clocks and disks; see replica/io/driver/hub_link.py and
 syncd/io/service.py. Inputs are `receive`, `handle_deadline` and the calls of
 the application; each returns Effects, which the driver performs in order.
 

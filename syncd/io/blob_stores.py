@@ -9,8 +9,7 @@ import structlog
 
 from replica.errors import StoreError
 from replica.ids import ConversationId, Digest
-from replica.io import BlobQuota, Blobs, BlobState, BlobWriter, ExpiringBlobs
-from replica.io.to_the_end import to_the_end
+from replica.io import BlobQuota, Blobs, BlobState, BlobWriter, ExpiringBlobs, to_the_end
 from replica.refusals import ArgumentInvalid
 
 log = structlog.get_logger()

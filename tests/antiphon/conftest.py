@@ -2,7 +2,7 @@
 
 import pytest
 
-from replica.io import invitations
+from replica.io.conversations import invitations
 
 
 @pytest.fixture(autouse=True)

@@ -16,7 +16,7 @@ import pytest
 
 from antiphon.conformance.io.proxy import Proxy, proxied
 from replica.conversation import Conversation
-from replica.io.keys import load_or_create
+from replica.io.files.keys import load_or_create
 from replica.log.body import Message, text_of
 from replica.log.kinds import Kind
 from syncd.io.config import HubConfig

@@ -9,7 +9,7 @@ import pytest
 
 from antiphon.conformance.io.calls import Caller
 from antiphon.v1 import sync_pb2 as pb
-from replica.io.keys import load_or_create
+from replica.io.files.keys import load_or_create
 from replica.log import Entry, Generation, Kind, Request, Sampling, Text, entry_to_pb
 from tests.clients.test_js import CLIENT, Lab, client, lab, node
 from tests.clients.test_js_refusals import printed

@@ -121,5 +121,6 @@ def shows_the_text_of_its_decoder() -> Patch:
             raise error(str(cause)) from cause
 
     return both(
-        mock.patch("replica.io.rpc.parse", frank), mock.patch("replica.link.codec.parse", frank)
+        mock.patch("replica.io.serving.rpc.parse", frank),
+        mock.patch("replica.link.codec.parse", frank),
     )

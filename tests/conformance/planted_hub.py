@@ -12,8 +12,8 @@ from unittest import mock
 from replica import limits
 from replica.conversation import Conversation
 from replica.ids import ConversationId, EntryId, PublicKey
-from replica.io.blob_writer import BlobWriter
-from replica.io.store import Store
+from replica.io.blobs.blob_writer import BlobWriter
+from replica.io.store.store import Store
 from replica.link import Authenticator, Entries, Fault, LinkedHost, greeting
 from replica.link.channel import Channel
 from replica.link.credit import FlowControl
@@ -427,4 +427,6 @@ def writes_a_blob_at_any_offset() -> Patch:
 
 
 def keeps_a_blob_of_another_digest() -> Patch:
-    return mock.patch("replica.io.blob_writer.sha256", lambda path: bytes.fromhex(path.name[:64]))
+    return mock.patch(
+        "replica.io.blobs.blob_writer.sha256", lambda path: bytes.fromhex(path.name[:64])
+    )

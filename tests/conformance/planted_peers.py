@@ -19,8 +19,9 @@ from replica.conversation import next_seal
 from replica.conversation.conversation import Conversation
 from replica.conversation.store_epochs import StoreEpochs
 from replica.ids import Digest, PublicKey
-from replica.io import begin, hub_calls, rpc
-from replica.io.blob_calls import BlobCalls
+from replica.io import begin, rpc
+from replica.io.calls import hub_calls
+from replica.io.calls.blob_calls import BlobCalls
 from replica.link import Authenticator, auth, draft_intake, greeting, host_choice
 from replica.link.channel import Channel
 from replica.link.client_side import ClientSide

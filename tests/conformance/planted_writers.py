@@ -13,7 +13,8 @@ from replica.conversation.conversation import Conversation
 from replica.document import projection
 from replica.document.fold import DocumentFold
 from replica.document.projection import Document, Edit
-from replica.io import hub_calls, rpc
+from replica.io import rpc
+from replica.io.calls import hub_calls
 from replica.link import auth, draft_intake, exchange
 from replica.link.channel import Channel
 from replica.link.client_side import ClientSide

@@ -11,8 +11,8 @@ from pathlib import Path
 
 from replica.errors import StoreError
 from replica.ids import ConversationId, Digest
-from replica.io.blobs import Blobs
-from replica.io.store import Store
+from replica.io.blobs.blobs import Blobs
+from replica.io.store.store import Store
 from replica.log.entry import Entry
 from tests.support.writers import Writer, said
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from antiphon.daemons import Daemon
 from replica.ids import EntryId
-from replica.io.replica import Replica
+from replica.io.driver.replica import Replica
 from replica.log.body import Generation, Sampling, text_of
 from tests.crash.daemons import host_daemon, hub_daemon
 from tests.support.talk import Talk, key_of

@@ -20,8 +20,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from replica.errors import StoreError
-from replica.io.readonly import open_read_only
-from replica.io.store import Store
+from replica.io.store.readonly import open_read_only
+from replica.io.store.store import Store
 from tests.support.writers import Writer
 
 SPAN_S = 0.08

@@ -24,8 +24,8 @@ with uncollected():  # and before the forks, with what the program imports when 
     import antiphon.library.io.local
     import antiphon.library.io.replica  # noqa: F401
     import replica.document.projection
-    import replica.io.replica  # noqa: F401
-    from replica.io.store import Store
+    import replica.io.driver.replica  # noqa: F401
+    from replica.io.store.store import Store
     from tests.crash import whole_program
 
 SIDES = ("before", "after")

@@ -5,8 +5,8 @@ from collections import Counter
 from pathlib import Path
 
 from replica.ids import EntryId
-from replica.io.blobs import Blobs
-from replica.io.store import Store
+from replica.io.blobs.blobs import Blobs
+from replica.io.store.store import Store
 from tests.crash import children
 from tests.crash.children import run
 

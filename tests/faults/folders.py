@@ -21,14 +21,14 @@ from model_host.io.key_ring import KeyRing
 from model_host.sampling import Choice
 from replica.ids import ConversationId, Digest, EntryId, PublicKey
 from replica.io import keys, rpc
-from replica.io.blobs import Blobs
-from replica.io.certificate import Certificate, CertificateFile
-from replica.io.expiring_blobs import ExpiringBlobs
-from replica.io.folder_use import FolderUse, take_folder
-from replica.io.hub_calls import pin
-from replica.io.joining import save_hub
-from replica.io.keys import load_or_create, load_or_create_secret
-from replica.io.store import Store
+from replica.io.blobs.blobs import Blobs
+from replica.io.blobs.expiring_blobs import ExpiringBlobs
+from replica.io.calls.hub_calls import pin
+from replica.io.conversations.joining import save_hub
+from replica.io.files.certificate import Certificate, CertificateFile
+from replica.io.files.keys import load_or_create, load_or_create_secret
+from replica.io.store.folder_use import FolderUse, take_folder
+from replica.io.store.store import Store
 from replica.log.entry import Entry, public_key
 from syncd.mailboxes import Mailboxes
 from tests.model_host.kv.plain_pages import filled

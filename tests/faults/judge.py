@@ -21,10 +21,10 @@ from typing import Any, Self
 from antiphon.cli.repair import SECRETS
 from replica.errors import AntiphonError
 from replica.io import keys
-from replica.io.hub_calls import pin
-from replica.io.joining import save_hub
-from replica.io.salvage import StoreRepair, read_pages, repair_store
-from replica.io.store import Store
+from replica.io.calls.hub_calls import pin
+from replica.io.conversations.joining import save_hub
+from replica.io.store.salvage import StoreRepair, read_pages, repair_store
+from replica.io.store.store import Store
 from replica.refusals import StoreCorrupt
 from tests.faults import folders
 from tests.faults.damage import BLOCK_BYTES, Block, Damage, Flip, contents, is_between

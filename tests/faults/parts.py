@@ -15,15 +15,15 @@ from replica.conversation.conversation import Conversation
 from replica.errors import AntiphonError
 from replica.ids import ConversationId, EntryId
 from replica.io import keys, petnames
-from replica.io.blobs import Blobs
-from replica.io.certificate import CertificateFile
-from replica.io.expiring_blobs import ExpiringBlobs
-from replica.io.folder_use import FILE, take_folder
-from replica.io.hub_calls import pinned_key
-from replica.io.joining import saved_hub
-from replica.io.keys import load_or_create_secret
-from replica.io.saved_acks import SavedAcks
-from replica.io.store import Store
+from replica.io.blobs.blobs import Blobs
+from replica.io.blobs.expiring_blobs import ExpiringBlobs
+from replica.io.calls.hub_calls import pinned_key
+from replica.io.conversations.joining import saved_hub
+from replica.io.driver.saved_acks import SavedAcks
+from replica.io.files.certificate import CertificateFile
+from replica.io.files.keys import load_or_create_secret
+from replica.io.store.folder_use import FILE, take_folder
+from replica.io.store.store import Store
 from replica.log.entry import Entry, public_key
 from replica.refusals import BlobMissing, ValueDamaged
 from syncd.hub import Hub

@@ -17,7 +17,7 @@ from model_host.engine.gguf_file import open_model_file
 from model_host.engine.model_file import ModelFile
 from model_host.engine.tokenizer import Tokenizer
 from model_host.engine.torch_engine import TorchEngine
-from replica.io.replica import Replica
+from replica.io.driver.replica import Replica
 from syncd.io.config import HubConfig
 from syncd.io.server import start as start_hub
 from tests.model_host.engine import tiny_model

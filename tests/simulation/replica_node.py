@@ -36,7 +36,7 @@ from tests.simulation.writer import Writer, key_of
 
 
 class ReplicaNode(Node):
-    """Drives a replica's core as replica/io/driver.py does."""
+    """Drives a replica's core as replica/io/driver/driver.py does."""
 
     role = "person"
     is_selective = False

@@ -14,8 +14,8 @@ from antiphon.conformance.io import calls
 from antiphon.conformance.io.calls import RawLink
 from replica.ids import ConversationId
 from replica.io import rpc, status
-from replica.io.hub_calls import HubCalls
-from replica.io.store import Store
+from replica.io.calls.hub_calls import HubCalls
+from replica.io.store.store import Store
 from syncd.io.config import HubConfig
 from syncd.io.server import HubServer, start
 from tests.support.writers import Writer, said

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import aiosqlite
 
-from replica.io import schema
-from replica.io.sqlite_pages import PAGE_BYTES
-from replica.io.store import Store
+from replica.io.store import schema
+from replica.io.store.sqlite_pages import PAGE_BYTES
+from replica.io.store.store import Store
 from replica.refusals import StoreFull
 from tests.support.writers import Writer
 

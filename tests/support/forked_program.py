@@ -18,7 +18,11 @@ from antiphon.daemons import Daemon
 from tests.support.forked import Forks
 
 PROGRAMS = Forks(
-    "antiphon.cli.main", "grpc.aio", "replica.io.replica", "syncd.io", "tests.support.scripted_host"
+    "antiphon.cli.main",
+    "grpc.aio",
+    "replica.io.driver.replica",
+    "syncd.io",
+    "tests.support.scripted_host",
 )
 """Starts the command, the hub and the scripted host."""
 END_S = 60.0

@@ -44,10 +44,10 @@ with uncollected():
         key_from_hex,
         tagged_sha256,
     )
-    from replica.io.daemon import stop_with_supervisor
-    from replica.io.keys import load_or_create
-    from replica.io.replica import Replica
-    from replica.io.rpc import now_ms
+    from replica.io.driver.replica import Replica
+    from replica.io.files.keys import load_or_create
+    from replica.io.process.daemon import stop_with_supervisor
+    from replica.io.serving.rpc import now_ms
     from replica.link.events import EntriesAdmitted, Event, StateChanged, SyncState
     from replica.link.messages import HostInfo, ProfileInfo
     from replica.log.body import (

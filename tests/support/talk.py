@@ -5,7 +5,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from bench import talk
 from bench.talk import GREEDY
 from replica.ids import ConversationId, EntryId, PublicKey
-from replica.io.replica import Replica
+from replica.io.driver.replica import Replica
 from replica.link.events import DraftReceived, Event
 from replica.log.body import Cancel, text_of
 

@@ -49,7 +49,7 @@ from replica.conversation import (
 from replica.conversation.receipt import check_findings
 from replica.errors import EntryRefused
 from replica.ids import Digest, EntryId, PublicKey
-from replica.io.replays import decode_receipt
+from replica.io.calls.replays import decode_receipt
 from spec.vectors.make.__main__ import FOLDER
 from tests.support.sampling import mask_as_given, sampled, state_as_given
 

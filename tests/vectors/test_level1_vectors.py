@@ -13,7 +13,7 @@ from antiphon.v1 import log_pb2
 from antiphon.v1 import sync_pb2 as pb
 from replica import refusals
 from replica.ids import Digest, tagged_sha256
-from replica.io.status import status_of
+from replica.io.serving.status import status_of
 from replica.limits import TICKET_LIFETIME_S
 from replica.link.auth import Authenticator, prove
 from replica.link.codec import draft_from_pb, entries_from_pb

@@ -30,8 +30,7 @@ from replica.conversation import (
 )
 from replica.errors import AntiphonError
 from replica.ids import ConversationId, EntryId, short
-from replica.io import LOOK_AGAIN_S, AnswerOverdue, Replica
-from replica.io.answers import AnswerWatch
+from replica.io import LOOK_AGAIN_S, AnswerOverdue, AnswerWatch, Replica
 from replica.log import Conflict
 
 CLAIM_S = 0.5

@@ -11,8 +11,7 @@ from antiphon.library.io.handle import usable
 from replica.conversation import Conversation as Held
 from replica.conversation import KeyedRun, entries_of
 from replica.ids import ConversationId, EntryId
-from replica.io import Replica
-from replica.io.answers import AnswerWatch, Delta, Discarded, Finished
+from replica.io import AnswerWatch, Delta, Discarded, Finished, Replica
 from replica.link import DraftReceived, EntriesAdmitted, Event
 from replica.log import Kind
 

@@ -12,8 +12,9 @@ from typer.testing import CliRunner, Result
 
 from antiphon.cli.main import app
 from replica.ids import PublicKey
-from replica.io import invitations, keys
-from replica.io.replica import Replica
+from replica.io import keys
+from replica.io.conversations import invitations
+from replica.io.driver.replica import Replica
 from replica.log.entry import public_key
 from syncd.io.config import HubConfig
 from syncd.io.server import HubServer, start

@@ -312,8 +312,8 @@ def test_a_replica_in_use_is_read_and_the_hub_not_asked(world: World, me: Termin
     async def look() -> dict[str, object]:
         import asyncio
 
-        from replica.io.keys import load_or_create
-        from replica.io.replica import Replica
+        from replica.io.driver.replica import Replica
+        from replica.io.files.keys import load_or_create
 
         async with Replica.open(me.store_path, load_or_create(me.data_dir / "identity.key")):
             return await asyncio.to_thread(me.record, "status")

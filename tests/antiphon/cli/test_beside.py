@@ -10,7 +10,7 @@ from typing import IO
 import pytest
 from typer.testing import Result
 
-from replica.io.daemon import STOP_AT_EOF
+from replica.io.process.daemon import STOP_AT_EOF
 from tests.antiphon.cli.conftest import Terminal, World
 from tests.antiphon.cli.processes import ROOT
 from tests.antiphon.cli.test_hub_trust import change_key

@@ -11,8 +11,8 @@ import antiphon.cli.invite
 from antiphon.cli.session import Session
 from replica.ids import ConversationId
 from replica.io import saved_hub
-from replica.io.keys import load_or_create
-from replica.io.replica import Replica
+from replica.io.driver.replica import Replica
+from replica.io.files.keys import load_or_create
 from replica.refusals import StoreFull
 from tests.antiphon.cli.conftest import Terminal, World
 from tests.antiphon.cli.processes import environment

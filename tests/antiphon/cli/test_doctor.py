@@ -7,7 +7,7 @@ import pytest
 
 from antiphon.cli import doctor
 from model_host.io.fetch import MODELS
-from replica.io.store import Store
+from replica.io.store.store import Store
 from replica.refusals import StoreCorrupt
 from tests.antiphon.cli.conftest import Terminal, World
 from tests.support.files import flip_byte, query

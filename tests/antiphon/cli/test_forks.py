@@ -7,7 +7,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from replica.ids import ConversationId
 from replica.io import keys
-from replica.io.store import Store
+from replica.io.store.store import Store
 from replica.log import Kind, codec
 from replica.log.entry import Entry, body_digest, entry_id, salted, sign
 from tests.antiphon.cli.conftest import Terminal, World

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from replica.io.store import Store
+from replica.io.store.store import Store
 from tests.antiphon.cli.conftest import Terminal, World
 from tests.antiphon.cli.processes import ROOT, environment
 

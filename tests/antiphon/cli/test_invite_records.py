@@ -7,7 +7,7 @@ from dataclasses import replace
 from replica.conversation import decode_invitation
 from replica.ids import PublicKey
 from replica.io import Store, issued_invitations
-from replica.io.issued_invitations import update
+from replica.io.conversations.issued_invitations import update
 from tests.antiphon.cli.conftest import Terminal, World
 from tests.antiphon.cli.test_invite import bob, code_of, leaves_a_proof
 

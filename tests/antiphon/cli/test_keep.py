@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from replica.conversation.place import newest_place
-from replica.io.keys import load_or_create
-from replica.io.replica import Replica
+from replica.io.driver.replica import Replica
+from replica.io.files.keys import load_or_create
 from replica.log.body import Message, Opaque, Speaker, Text
 from replica.log.bundle import decode_bundle
 from replica.refusals import StoreFull

@@ -7,7 +7,7 @@ import pytest
 from antiphon.cli.repair import SECRETS
 from model_host.io.key_ring import KeyRing
 from replica.io import FolderTaken, keys
-from replica.io.folder_use import FILE
+from replica.io.store.folder_use import FILE
 from syncd.io.config import HubConfig
 from syncd.io.server import start
 from tests.antiphon.cli.conftest import Terminal, World

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from replica.io import second_look
+from replica.io.driver import second_look
 from replica.link.hub_side import HubSide
 from replica.link.messages import Opened
 from replica.log.kinds import Kind

@@ -8,7 +8,7 @@ from rich.cells import cell_len
 
 from antiphon.cli.top_view import Rates, Timed, hit_rate, lines, rates, record
 from replica.ids import PublicKey
-from replica.io.host_views import HostSample, RunningRequest
+from replica.io.calls.host_views import HostSample, RunningRequest
 from replica.measures import Histogram
 
 OWN = PublicKey(b"o" * 32)

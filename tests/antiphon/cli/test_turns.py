@@ -17,11 +17,11 @@ from replica.core import pauses
 from replica.errors import AntiphonError
 from replica.ids import ConversationId, EntryId, PublicKey
 from replica.io import HostMissing, answers, cancels, choose_host, turns
-from replica.io.answer_errors import AnswerNotBegun, AnswerOverdue
-from replica.io.answers import Delta, Discarded, Finished, NotStored, NotTaken, Prefilling
-from replica.io.replica import Replica
-from replica.io.rpc import now_ms
-from replica.io.turns import RequestOptions
+from replica.io.driver.replica import Replica
+from replica.io.requests.answer_errors import AnswerNotBegun, AnswerOverdue
+from replica.io.requests.answers import Delta, Discarded, Finished, NotStored, NotTaken, Prefilling
+from replica.io.requests.turns import RequestOptions
+from replica.io.serving.rpc import now_ms
 from replica.link.events import EntryFailed
 from replica.log.body import (
     FinishReason,

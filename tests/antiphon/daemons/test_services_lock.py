@@ -7,7 +7,7 @@ import pytest
 
 from antiphon.daemons.errors import AlreadyRunning
 from antiphon.daemons.services_lock import services_lock, until_stores_are_free
-from replica.io.store import Store
+from replica.io.store.store import Store
 
 
 def test_a_second_one_is_refused_with_the_pid_of_the_first(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ import antiphon
 from antiphon import aio
 from antiphon.library.io import run_claim
 from antiphon.library.tools import RESULT_BYTES_MAX, text_of_result
-from replica.io.answer_errors import AnswerOverdue
+from replica.io.requests.answer_errors import AnswerOverdue
 from replica.log.body import ToolCall
 from replica.refusals import ArgumentInvalid
 from tests.antiphon.library.conftest import Lab

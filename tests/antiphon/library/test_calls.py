@@ -10,7 +10,7 @@ import pytest
 import antiphon
 from model_host.errors import HostError
 from replica.io import keys
-from replica.io.store import Store
+from replica.io.store.store import Store
 from replica.log.body import ToolCall
 from replica.log.entry import public_key
 from replica.log.kinds import Kind

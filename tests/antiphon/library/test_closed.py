@@ -15,8 +15,8 @@ from antiphon.library.errors import ReplicaClosed
 from antiphon.library.io.portal import Iteration, Portal
 from antiphon.library.io.steps import Steps
 from replica.conversation import Stored
-from replica.io import processes
-from replica.io.claims import Claims
+from replica.io.driver import processes
+from replica.io.files.claims import Claims
 from replica.refusals import StoreLocked
 
 

@@ -17,7 +17,7 @@ import pytest
 import antiphon
 from antiphon import aio
 from antiphon.library import events, tools
-from replica.io import invitations, joining
+from replica.io.conversations import invitations, joining
 from tests.antiphon.cli.conftest import World
 from tests.antiphon.cli.processes import HOST_MODULE
 from tests.support.background import Background

@@ -10,7 +10,7 @@ import pytest
 import antiphon
 from antiphon.library.io import run_claim
 from replica.ids import short
-from replica.io.answer_errors import AnswerOverdue
+from replica.io.requests.answer_errors import AnswerOverdue
 from replica.log.body import ToolCall
 from tests.antiphon.library.conftest import Lab
 from tests.support.scripted_host import Asked, Token, words

@@ -14,7 +14,7 @@ from antiphon.library.io.handle import SYNC_S
 from replica.conversation import decode_invitation, encode_invitation
 from replica.ids import PublicKey
 from replica.io import Replica, Store, import_entries, issued_invitations, keys
-from replica.io.invitations import POLL_S
+from replica.io.conversations.invitations import POLL_S
 from tests.antiphon.library.conftest import Lab
 from tests.support.callers import until
 from tests.support.forms import joined

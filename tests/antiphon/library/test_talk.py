@@ -13,7 +13,7 @@ from antiphon import aio
 from antiphon.library.errors import ReplicaClosed
 from replica.ids import short
 from replica.io import HostMissing, import_entries
-from replica.io.answer_errors import AnswerOverdue
+from replica.io.requests.answer_errors import AnswerOverdue
 from replica.refusals import ArgumentInvalid, NotAllowed
 from syncd.io.config import HubConfig
 from syncd.io.server import start

@@ -6,7 +6,7 @@ from model_host.io.server import HostServer
 from replica.conversation import Finding, Receipt, ReplayMode
 from replica.ids import EntryId
 from replica.io import ReplayProgress
-from replica.io.host_calls import HostCalls
+from replica.io.calls.host_calls import HostCalls
 from tests.support.talk import Talk
 
 

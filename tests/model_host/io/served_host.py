@@ -12,7 +12,7 @@ from model_host.io.config import HostConfig
 from model_host.io.server import HostServer
 from model_host.io.server import start as start_host
 from replica.errors import StoreError
-from replica.io.replica import Replica
+from replica.io.driver.replica import Replica
 from replica.log.body import Generation
 from syncd.io.server import HubServer
 from tests.support.talk import Talk

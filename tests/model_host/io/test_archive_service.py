@@ -26,10 +26,10 @@ from model_host.kv.checkpoint import Manifest
 from replica import limits
 from replica.errors import AntiphonError, StoreError, Unavailable
 from replica.ids import ConversationId, PublicKey
-from replica.io import host_calls
-from replica.io.call_end import typed_end
-from replica.io.host_calls import ArchiveTooLarge, HostCalls
-from replica.io.keys import load_or_create
+from replica.io.calls import host_calls
+from replica.io.calls.call_end import typed_end
+from replica.io.calls.host_calls import ArchiveTooLarge, HostCalls
+from replica.io.files.keys import load_or_create
 from replica.limits import IMPORTS_MAX
 from replica.log.body import Grant, Member, Revocation, Role, Sampling
 from replica.log.entry import public_key

@@ -14,7 +14,7 @@ from model_host.generation import JournalHead
 from model_host.io import host as host_module
 from model_host.io.journal import Journal
 from replica.errors import StoreError
-from replica.io.host_calls import HostCalls
+from replica.io.calls.host_calls import HostCalls
 from replica.refusals import StoreReadOnly
 from tests.model_host.io.served_host import ServedHost
 from tests.model_host.io.test_archive_service import has_log

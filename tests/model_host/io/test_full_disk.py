@@ -19,8 +19,8 @@ from model_host.io import manifest_files, server
 from model_host.io.server import HostServer
 from replica.errors import AntiphonError, StoreError
 from replica.ids import ConversationId, EntryId
-from replica.io.host_calls import HostCalls
-from replica.io.on_demand import ASK_TIMEOUT_S
+from replica.io.calls.host_calls import HostCalls
+from replica.io.driver.on_demand import ASK_TIMEOUT_S
 from replica.link.events import EntryFailed, Event
 from replica.log.body import Grant, Member, Role, Sampling
 from replica.log.entry import public_key

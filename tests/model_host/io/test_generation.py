@@ -21,8 +21,8 @@ from model_host.refusals import (
 from model_host.rendering import Contexts
 from replica.errors import HostError
 from replica.ids import Digest
-from replica.io.host_calls import HostCalls
-from replica.io.replica import Replica
+from replica.io.calls.host_calls import HostCalls
+from replica.io.driver.replica import Replica
 from replica.log.body import (
     Body,
     FinishReason,

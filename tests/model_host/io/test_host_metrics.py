@@ -5,9 +5,9 @@ from structlog.testing import capture_logs
 
 from model_host.io.config import HostConfig
 from model_host.io.server import start as start_host
-from replica.io.tls_refusals import TlsRequired
+from replica.io.serving.tls_refusals import TlsRequired
 from tests.model_host.io.served_host import ServedHost
-from tests.replica.io.test_metrics_server import ask
+from tests.replica.io.serving.test_metrics_server import ask
 from tests.support.talk import Talk, text_of
 
 SCRAPE = b"GET /metrics HTTP/1.1\r\n\r\n"

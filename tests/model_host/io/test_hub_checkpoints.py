@@ -16,7 +16,7 @@ from model_host.kv.archive import ARCHIVE_CHUNK_BYTES, ARCHIVE_HEADER_BYTES
 from model_host.rendering import Contexts
 from replica.ids import ConversationId, Digest, EntryId
 from replica.io import BlobCalls, now_ms
-from replica.io.host_calls import HostCalls
+from replica.io.calls.host_calls import HostCalls
 from replica.log import Kind
 from replica.log.body import Checkpoint, Generation
 from tests.model_host.io.tiny_hosts import TinyHosts, tiny_hosts

@@ -6,7 +6,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from model_host.io.key_ring import KeyRing, KeyRingMissing, RingSecretInvalid
-from replica.io.key_refusals import SecretInvalid
+from replica.io.files.key_refusals import SecretInvalid
 from tests.model_host.io.tiny_hosts import tiny_hosts
 
 pytestmark = pytest.mark.usefixtures("own_cache")

@@ -8,7 +8,7 @@ from model_host.engine.torch_engine import TorchEngine
 from model_host.io.config import HostConfig
 from model_host.io.server import start
 from replica.io import keys
-from replica.io.key_refusals import HostKeyGone
+from replica.io.files.key_refusals import HostKeyGone
 from replica.refusals import PeerIdentityChanged
 from syncd.io.config import HubConfig
 from syncd.io.server import start as start_hub

@@ -12,8 +12,8 @@ from antiphon.cli.main import app
 from model_host.io.config import HostConfig
 from model_host.io.server import HostServer
 from model_host.io.server import start as start_host
-from replica.io.keys import load_or_create
-from replica.io.replica import Replica
+from replica.io.driver.replica import Replica
+from replica.io.files.keys import load_or_create
 from tests.antiphon.cli.processes import ANTIPHON, environment
 from tests.antiphon.cli.pty_terminal import CTRL_C, PtyTerminal
 from tests.model_host.io.served_host import ServedHost

@@ -12,7 +12,7 @@ from replica.conversation import encode_invitation
 from replica.errors import AntiphonError
 from replica.ids import EntryId
 from replica.io import Redeeming, invite
-from replica.io.host_calls import HostCalls
+from replica.io.calls.host_calls import HostCalls
 from replica.log.body import Grant, Member, Role
 from replica.log.entry import public_key
 from replica.refusals import PeerIdentityChanged

@@ -4,8 +4,8 @@ import pytest
 
 from antiphon.v1 import host_pb2 as pb
 from replica.ids import ConversationId, EntryId
-from replica.io.host_calls import HostCalls
-from replica.io.host_views import ContextPages
+from replica.io.calls.host_calls import HostCalls
+from replica.io.calls.host_views import ContextPages
 from replica.log.body import Grant, Member, Role
 from replica.log.entry import public_key
 from replica.refusals import ArgumentInvalid, ConversationUnknown

@@ -18,7 +18,7 @@ from model_host.io.fetch import ModelUnknown
 from model_host.io.server import start
 from model_host.profiles import kv_bytes_min
 from replica.ids import Digest, short
-from replica.io.host_calls import HostCalls
+from replica.io.calls.host_calls import HostCalls
 from replica.log.body import FinishReason, Sampling
 from replica.refusals import ArgumentInvalid
 from tests.model_host.io.two_profiles import KV_BYTES, change_weights, two_profiles, write_model

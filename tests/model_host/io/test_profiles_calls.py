@@ -8,8 +8,8 @@ import pytest
 from model_host.refusals import ProfileUnavailable
 from replica.conversation import Cause, Outcome, ReplayMode
 from replica.ids import EntryId
-from replica.io.host_calls import HostCalls
-from replica.io.keys import load_or_create
+from replica.io.calls.host_calls import HostCalls
+from replica.io.files.keys import load_or_create
 from tests.model_host.io.replaying import replay
 from tests.model_host.io.two_profiles import KV_BYTES, TwoProfiles, change_weights, two_profiles
 

@@ -8,7 +8,7 @@ import pytest
 from model_host.errors import ReplayBusy
 from replica.conversation import Cause, Finding, Outcome, ReplayMode
 from replica.errors import AntiphonError
-from replica.io.host_calls import HostCalls
+from replica.io.calls.host_calls import HostCalls
 from replica.log.body import FinishReason, LogitBias, Sampling, Speaker, ToolDefinition, Tools
 from replica.refusals import ArgumentInvalid, ConversationUnknown
 from tests.model_host.io.replaying import replay

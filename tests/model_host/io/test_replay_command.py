@@ -12,9 +12,9 @@ from antiphon.cli.main import app
 from bench.lying_host import Liar
 from model_host.io.server import HostServer
 from replica.ids import ConversationId
-from replica.io.keys import load_or_create
-from replica.io.replays import decode_receipt, encode_receipt
-from replica.io.replica import Replica
+from replica.io.calls.replays import decode_receipt, encode_receipt
+from replica.io.driver.replica import Replica
+from replica.io.files.keys import load_or_create
 from tests.model_host.io.served_host import ServedHost
 from tests.support.talk import Talk
 

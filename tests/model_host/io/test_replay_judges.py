@@ -9,7 +9,7 @@ from model_host.io.config import HostConfig
 from model_host.io.server import start as start_host
 from replica.conversation import Cause, Outcome
 from replica.ids import Digest
-from replica.io.replica import Replica
+from replica.io.driver.replica import Replica
 from syncd.io.config import HubConfig
 from syncd.io.server import start as start_hub
 from tests.model_host.io.replaying import replay

@@ -14,8 +14,8 @@ from model_host.replay import parts_of
 from replica.conversation import Finding, Receipt, ReceiptInvalid, ReplayMode
 from replica.errors import AntiphonError
 from replica.io import ReplayEvent, event_to_pb
-from replica.io import replays as replay_messages
-from replica.io.host_calls import HostCalls
+from replica.io.calls import replays as replay_messages
+from replica.io.calls.host_calls import HostCalls
 from replica.refusals import SlowReader
 from tests.model_host.io.two_profiles import KV_BYTES, TwoProfiles, two_profiles
 

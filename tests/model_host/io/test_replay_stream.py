@@ -10,7 +10,7 @@ from model_host.io.replay_stream import ReplayStream
 from replica.conversation import Finding, Outcome
 from replica.ids import Digest, EntryId
 from replica.io import ReplayEvent, ReplayProgress
-from replica.io.replays import event_from_pb
+from replica.io.calls.replays import event_from_pb
 from replica.refusals import ConversationUnknown, SlowReader
 
 

@@ -15,9 +15,9 @@ from model_host.io.server import start as start_host
 from replica.errors import AntiphonError
 from replica.ids import ConversationId
 from replica.io import rpc
-from replica.io.host_calls import HostCalls
-from replica.io.keys import load_or_create, load_or_create_secret
-from replica.io.replica import Replica
+from replica.io.calls.host_calls import HostCalls
+from replica.io.driver.replica import Replica
+from replica.io.files.keys import load_or_create, load_or_create_secret
 from replica.limits import TICKET_LIFETIME_S
 from replica.link.auth import Authenticator, prove
 from replica.log.body import Grant, Member, Role

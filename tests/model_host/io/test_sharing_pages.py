@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from antiphon.v1 import host_pb2 as pb
-from replica.io.host_calls import HostCalls
-from replica.io.replica import Replica
+from replica.io.calls.host_calls import HostCalls
+from replica.io.driver.replica import Replica
 from replica.log.body import Genesis, Grant, Member, Role
 from replica.log.entry import public_key
 from tests.model_host.io.tiny_hosts import TinyHosts, tiny_hosts

@@ -30,7 +30,7 @@ from model_host.io.server import start
 from model_host.refusals import ContextTooLong
 from replica.errors import AntiphonError
 from replica.io import HubKeyUnknown, Store
-from replica.io.daemon import Stderr
+from replica.io.process.daemon import Stderr
 from replica.log.body import FinishReason
 from replica.refusals import ArgumentInvalid, StoreLocked
 from syncd.io.config import HubConfig

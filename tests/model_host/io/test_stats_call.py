@@ -4,8 +4,8 @@ import pytest
 
 from model_host.io.config import HostConfig
 from model_host.io.server import start as start_host
-from replica.io.host_calls import HostCalls
-from replica.io.keys import load_or_create
+from replica.io.calls.host_calls import HostCalls
+from replica.io.files.keys import load_or_create
 from replica.log.body import Grant, Member, Role
 from replica.log.entry import public_key
 from tests.model_host.io.served_host import ServedHost

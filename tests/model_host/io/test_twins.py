@@ -12,7 +12,7 @@ import structlog
 from model_host.io.server import HostServer
 from replica.conversation import Author
 from replica.ids import SALT_BYTES, ConversationId, EntryId
-from replica.io.keys import load_or_create
+from replica.io.files.keys import load_or_create
 from replica.log import Entry, Kind
 from replica.log.body import FinishReason, Generation, Seal
 from tests.model_host.io.served_host import without_room_for_answers

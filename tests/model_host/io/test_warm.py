@@ -14,7 +14,7 @@ from model_host.replay.computation import Computation
 from replica.conversation import Outcome
 from replica.errors import AntiphonError
 from replica.ids import EntryId
-from replica.io.host_calls import HostCalls
+from replica.io.calls.host_calls import HostCalls
 from replica.limits import WARMS_MAX
 from replica.log.body import Grant, Member, Role
 from replica.log.entry import public_key

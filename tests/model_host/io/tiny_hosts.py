@@ -9,8 +9,8 @@ from model_host.io.config import HostConfig
 from model_host.io.server import HostServer
 from model_host.io.server import start as start_host
 from replica.ids import PublicKey
-from replica.io.keys import load_or_create
-from replica.io.replica import Replica
+from replica.io.driver.replica import Replica
+from replica.io.files.keys import load_or_create
 from replica.log.body import Grant, Member, Role
 from replica.log.entry import public_key
 from syncd.io.config import HubConfig

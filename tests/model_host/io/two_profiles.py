@@ -10,7 +10,7 @@ from safetensors.torch import load_file, save_file
 from model_host.io.config import HostConfig
 from model_host.io.server import HostServer
 from model_host.io.server import start as start_host
-from replica.io.replica import Replica
+from replica.io.driver.replica import Replica
 from syncd.io.config import HubConfig
 from syncd.io.server import start as start_hub
 from tests.model_host.engine import tiny_folder

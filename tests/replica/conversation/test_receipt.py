@@ -18,7 +18,7 @@ from replica.conversation.receipt import (
     summary_of,
 )
 from replica.ids import ConversationId, Digest, EntryId
-from replica.io.replays import decode_receipt, encode_receipt
+from replica.io.calls.replays import decode_receipt, encode_receipt
 from tests.support.writers import Writer
 
 HOST = Writer(3)

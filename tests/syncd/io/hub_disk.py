@@ -8,9 +8,9 @@ from pathlib import Path
 
 from replica.conversation.entry_store import Loaded, Stored
 from replica.ids import ConversationId, PublicKey
-from replica.io.blobs import Blobs
-from replica.io.readonly import open_read_only
-from replica.io.store import Store
+from replica.io.blobs.blobs import Blobs
+from replica.io.store.readonly import open_read_only
+from replica.io.store.store import Store
 from replica.link.messages import Entries
 from replica.log.body import Grant, Member, Request, Revocation, Role, Sampling
 from replica.log.entry import Entry

@@ -15,7 +15,7 @@ from replica import limits, refusals
 from replica.errors import EntryRefused
 from replica.ids import ConversationId, EntryId
 from replica.io import status
-from replica.io.store import Store
+from replica.io.store.store import Store
 from replica.link.messages import Ack, Close, Entries, Fault, Ping, Pong
 from replica.log.codec.entries import entry_from_pb, entry_to_pb
 from replica.log.entry import Entry

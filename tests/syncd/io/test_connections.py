@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from replica.io import grpc_server, rpc
+from replica.io import rpc
+from replica.io.serving import grpc_server
 from replica.link.messages import Close, Hello, Welcome
 from tests.support.callers import Caller, RawLink, serve_hub
 from tests.support.writers import Writer

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from structlog.testing import capture_logs
 
-from replica.io.store import Store
+from replica.io.store.store import Store
 from syncd.io.config import HubConfig
 from syncd.io.server import start
 from tests.support.files import flip_byte

@@ -14,8 +14,8 @@ from replica.conversation.entry_store import Loaded
 from replica.conversation.next_seal import sealable
 from replica.core import pauses
 from replica.ids import ConversationId, EntryId
-from replica.io.replica import Replica
-from replica.io.store import Store
+from replica.io.driver.replica import Replica
+from replica.io.store.store import Store
 from replica.link.events import EntryFailed, Event
 from replica.log.body import Grant, Member, Request, Revocation, Role, Sampling
 from replica.log.damage import NOTHING_LOST

@@ -14,7 +14,7 @@ from replica.refusals import StoreFull
 from syncd.io import deletions
 from syncd.io.config import HubConfig
 from syncd.io.server import start
-from tests.replica.io.test_salvage import log
+from tests.replica.io.store.test_salvage import log
 from tests.support.callers import ServedHub, refused, serve_hub, until
 
 

@@ -6,10 +6,10 @@ import pytest
 
 from replica.errors import StoreError
 from replica.ids import EntryId
-from replica.io.folder_use import FILE
-from replica.io.replica import Replica
-from replica.io.store import Store
-from replica.io.tail import require_content
+from replica.io.driver.replica import Replica
+from replica.io.store.folder_use import FILE
+from replica.io.store.store import Store
+from replica.io.store.tail import require_content
 from replica.link.events import EntryFailed, Event
 from replica.log.body import Genesis
 from syncd.io.config import HubConfig

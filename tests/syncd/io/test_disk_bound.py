@@ -13,7 +13,7 @@ from antiphon.v1 import blob_pb2
 from replica.errors import AntiphonError
 from replica.ids import Digest
 from replica.io import status
-from replica.io.blob_calls import BlobCalls
+from replica.io.calls.blob_calls import BlobCalls
 from syncd.disk_quota import FILE_BYTES
 from syncd.io.config import HubConfig
 from syncd.io.server import start

@@ -9,8 +9,8 @@ from weakref import ref
 import pytest
 
 from replica.ids import Digest, PublicKey
-from replica.io.blobs import Blobs
-from replica.io.store import Store
+from replica.io.blobs.blobs import Blobs
+from replica.io.store.store import Store
 from replica.link import Frame
 from replica.link.messages import Close, Credit, Entries, Hello, Ids, Open, Opened
 from replica.link.steps import STEP_HEADS

@@ -10,7 +10,7 @@ import pytest
 
 from antiphon.v1 import blob_pb2, sync_pb2
 from replica.errors import AntiphonError
-from replica.io.call_end import typed_end
+from replica.io.calls.call_end import typed_end
 from replica.link import Link
 from replica.link.messages import Entries, Hello, Open
 from replica.log import Grant, Member, Role

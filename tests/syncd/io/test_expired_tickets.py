@@ -9,7 +9,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from antiphon.v1 import blob_pb2, sync_pb2
 from replica.io import rpc
-from replica.io.keys import load_or_create, load_or_create_secret
+from replica.io.files.keys import load_or_create, load_or_create_secret
 from replica.limits import TICKET_LIFETIME_S
 from replica.link.auth import Authenticator, prove
 from replica.link.messages import Opened

@@ -13,7 +13,7 @@ from antiphon.v1.blob_pb2_grpc import BlobServiceStub
 from replica.errors import AntiphonError, StoreError, Unavailable
 from replica.ids import ConversationId, Digest
 from replica.io import BlobCalls, Blobs, BlobState, ExpiringBlobs, rpc
-from replica.io.rpc import now_ms
+from replica.io.serving.rpc import now_ms
 from replica.log import Grant, Member, Role
 from replica.refusals import (
     ArgumentInvalid,

@@ -11,8 +11,8 @@ import pytest
 
 from replica.errors import StoreError
 from replica.ids import ConversationId, Digest, PublicKey
-from replica.io.blobs import Blobs
-from replica.io.store import Store
+from replica.io.blobs.blobs import Blobs
+from replica.io.store.store import Store
 from replica.link import Frame
 from replica.link.messages import Ack, Close, Credit, Entries, Fault, Hello, Message, Open
 from replica.log import meter

@@ -13,7 +13,7 @@ import pytest
 from antiphon.v1 import blob_pb2, sync_pb2
 from replica.errors import StoreError
 from replica.ids import ConversationId, EntryId
-from replica.io.replica import Replica
+from replica.io.driver.replica import Replica
 from replica.link.events import EntryFailed, Event
 from replica.log.body import Genesis, Grant, Member, Role
 from replica.log.entry import Entry

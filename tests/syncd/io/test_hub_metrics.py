@@ -8,14 +8,14 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from replica.ids import ConversationId, EntryId
-from replica.io.hub_calls import HubCalls
-from replica.io.replica import Replica
+from replica.io.calls.hub_calls import HubCalls
+from replica.io.driver.replica import Replica
 from replica.log.body import Genesis, Message, Speaker, Text
 from replica.refusals import ConversationUnknown, RateLimited
 from syncd.io.config import HubConfig
 from syncd.io.server import HubServer, start
 from syncd.measures import HubCounters
-from tests.replica.io.test_metrics_server import ask
+from tests.replica.io.serving.test_metrics_server import ask
 from tests.support.talk import key_of
 
 SCRAPE = b"GET /metrics HTTP/1.1\r\n\r\n"

@@ -11,7 +11,7 @@ from antiphon.v1 import log_pb2, sync_pb2
 from replica import limits
 from replica.ids import ConversationId
 from replica.io import rpc
-from replica.io.status import status_of
+from replica.io.serving.status import status_of
 from replica.link.codec import entries_to_pb
 from replica.link.frame import Frame
 from replica.link.messages import Entries, Hello, HostInfo, Pong, ProfileInfo

@@ -9,8 +9,8 @@ import pytest
 from replica.conversation.entry_store import Loaded
 from replica.errors import StoreError
 from replica.ids import ConversationId
-from replica.io.blobs import Blobs
-from replica.io.store import Store
+from replica.io.blobs.blobs import Blobs
+from replica.io.store.store import Store
 from replica.link.messages import Entries
 from replica.log.entry import Entry
 from syncd.hub import Hub

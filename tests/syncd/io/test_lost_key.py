@@ -5,7 +5,7 @@ from pathlib import Path
 
 import structlog.testing
 
-from replica.io.keys import load_or_create
+from replica.io.files.keys import load_or_create
 from syncd.io.config import HubConfig
 from syncd.io.server import start
 from tests.support.callers import serve_hub

@@ -9,8 +9,8 @@ from replica import limits
 from replica.conversation.drafts import DraftStream
 from replica.errors import AntiphonError
 from replica.ids import ConversationId, Digest
-from replica.io.blobs import Blobs
-from replica.io.store import Store
+from replica.io.blobs.blobs import Blobs
+from replica.io.store.store import Store
 from replica.limits import BURST_UNITS
 from replica.link.frame import Frame
 from replica.link.messages import Close, Credit, Hello, Ids, Open, Pong

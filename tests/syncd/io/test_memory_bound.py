@@ -8,8 +8,8 @@ import pytest
 
 from antiphon.v1 import sync_pb2
 from replica.ids import ConversationId
-from replica.io.replica import Replica
-from replica.io.store import Store
+from replica.io.driver.replica import Replica
+from replica.io.store.store import Store
 from replica.link.events import SyncState
 from replica.log.body import Grant, Member, Role
 from replica.log.entry import Entry

@@ -12,8 +12,8 @@ from antiphon.v1 import blob_pb2, sync_pb2
 from replica import limits
 from replica.errors import StoreError
 from replica.ids import ConversationId, Track
-from replica.io.blobs import Blobs
-from replica.io.store import Store
+from replica.io.blobs.blobs import Blobs
+from replica.io.store.store import Store
 from replica.link.messages import Close, Entries, Hello, Open, Welcome
 from replica.log.body import Cut, Member, Revocation
 from syncd.hub import Hub

@@ -10,8 +10,8 @@ import pytest
 
 from antiphon.v1 import sync_pb2, sync_pb2_grpc
 from bench.hub_process import hub_process
-from replica.io import grpc_server
-from replica.io.grpc_server import ServerEnded, bounded_server, server_failed
+from replica.io.serving import grpc_server
+from replica.io.serving.grpc_server import ServerEnded, bounded_server, server_failed
 
 HEADERS, SETTINGS = 1, 4
 END_STREAM_AND_HEADERS = 5

@@ -9,7 +9,7 @@ import pytest
 
 from replica.errors import StoreError
 from replica.ids import ConversationId
-from replica.io.store import Store
+from replica.io.store.store import Store
 from replica.log.entry import Entry
 from syncd import records
 from syncd.io import record_keeper

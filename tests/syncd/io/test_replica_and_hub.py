@@ -10,7 +10,7 @@ from replica.conversation.place import newest_place
 from replica.core import pauses
 from replica.errors import StoreError
 from replica.ids import ConversationId, EntryId
-from replica.io.replica import Replica
+from replica.io.driver.replica import Replica
 from replica.link.events import (
     EntryFailed,
     SyncState,

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from replica.ids import ConversationId
-from replica.io.blobs import Blobs
-from replica.io.store import Store
+from replica.io.blobs.blobs import Blobs
+from replica.io.store.store import Store
 from replica.link.messages import Entries
 from syncd import records
 from syncd.hub import Hub

@@ -9,7 +9,7 @@ import pytest
 from antiphon.v1 import blob_pb2, sync_pb2
 from replica.errors import AntiphonError
 from replica.ids import ConversationId
-from replica.io.call_end import typed_end
+from replica.io.calls.call_end import typed_end
 from replica.link.messages import Close, Credit, Entries, Fault, Hello, Listing, Open, Welcome
 from replica.log import Grant, Member, Revocation, Role
 from replica.log.digest import digest_of

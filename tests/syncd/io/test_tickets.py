@@ -13,7 +13,7 @@ import pytest
 from antiphon.v1 import sync_pb2
 from replica import limits
 from replica.ids import PublicKey
-from replica.io.replica import Replica
+from replica.io.driver.replica import Replica
 from replica.limits import TICKET_LIFETIME_S
 from replica.link.auth import Authenticator
 from replica.link.events import Event, LinkClosed, SyncState

@@ -15,11 +15,11 @@ from antiphon.v1 import sync_pb2 as pb
 from replica.errors import ReplicaClosed
 from replica.ids import PublicKey
 from replica.io import Replica, Store, linked_hosts, pinned_key, rpc
-from replica.io.certificate import CertificateFile, make_certificate
-from replica.io.grpc_server import listen
-from replica.io.hub_calls import HubCalls
-from replica.io.hub_channel import open_channel
-from replica.io.tls_refusals import HubKeyUnknown, TlsRequired
+from replica.io.calls.hub_calls import HubCalls
+from replica.io.calls.hub_channel import open_channel
+from replica.io.files.certificate import CertificateFile, make_certificate
+from replica.io.serving.grpc_server import listen
+from replica.io.serving.tls_refusals import HubKeyUnknown, TlsRequired
 from replica.log import Genesis
 from replica.log.entry import public_key
 from replica.refusals import ArgumentInvalid, HubUnreachable, PeerIdentityChanged, ProofInvalid

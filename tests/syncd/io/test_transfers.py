@@ -13,7 +13,7 @@ from antiphon.v1 import blob_pb2, invitation_pb2, sync_pb2
 from antiphon.v1.invitation_pb2_grpc import InvitationServiceStub
 from replica import limits
 from replica.ids import Digest, PublicKey
-from replica.io.blob_calls import BlobCalls
+from replica.io.calls.blob_calls import BlobCalls
 from replica.log import entry_to_pb
 from syncd import queries
 from syncd.budget import UPLOAD_UNITS

@@ -11,7 +11,7 @@ from replica.document.fold import ClientForeign
 from replica.document.lib0 import NestingTooDeep, text, varuint
 from replica.document.projection import client_id
 from replica.ids import Lane, Track
-from replica.io.replica import Replica
+from replica.io.driver.replica import Replica
 from replica.log.body import DocumentUpdate, Grant, Member, Request, Role, Sampling
 from replica.log.entry import Entry
 from replica.order.tail import tail

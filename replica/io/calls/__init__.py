@@ -1,0 +1,43 @@
+"""Calls of hubs and model hosts."""
+
+from replica.io.calls.blob_calls import BlobCalls
+from replica.io.calls.call_end import typed_end
+from replica.io.calls.host_calls import ArchiveTooLarge, HostCalls, HostUnreachable
+from replica.io.calls.host_views import ContextPages, HostSample, PagedEntry, RunningRequest
+from replica.io.calls.hub_calls import HubCalls, pin, pinned_key
+from replica.io.calls.hub_channel import open_channel
+from replica.io.calls.next_message import next_message
+from replica.io.calls.replays import (
+    ReplayEvent,
+    ReplayProgress,
+    decode_receipt,
+    encode_receipt,
+    event_to_pb,
+)
+from replica.io.calls.short_link import Call, cut_short, send, short_link
+
+__all__ = [
+    "ArchiveTooLarge",
+    "BlobCalls",
+    "Call",
+    "ContextPages",
+    "HostCalls",
+    "HostSample",
+    "HostUnreachable",
+    "HubCalls",
+    "PagedEntry",
+    "ReplayEvent",
+    "ReplayProgress",
+    "RunningRequest",
+    "cut_short",
+    "decode_receipt",
+    "encode_receipt",
+    "event_to_pb",
+    "next_message",
+    "open_channel",
+    "pin",
+    "pinned_key",
+    "send",
+    "short_link",
+    "typed_end",
+]
