@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from typer.main import get_command
 
-from antiphon.cli.config import Settings
+from antiphon.cli.common.config import Settings
 from antiphon.cli.main import app
 from model_host.batching import counters as host
 from model_host.io.config import HostConfig

@@ -19,10 +19,10 @@ from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from pathlib import Path
 
+from antiphon.cli.commands import fetch_model
 from antiphon.cli.demo_output import DemoOutput, bytes_words
 from antiphon.cli.main import set_log_level
 from antiphon.cli.relay import Relay
-from antiphon.cli.up import fetch_model
 from antiphon.daemons import Supervisor
 from replica.conversation import Place, newest_place, place_at
 from replica.errors import AntiphonError

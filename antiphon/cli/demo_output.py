@@ -7,10 +7,8 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
-from antiphon.cli.output import Output
-from antiphon.cli.rows import usage_line, wrapped
-from antiphon.cli.screen import WrappedText
-from antiphon.cli.tables import plain_table
+from antiphon.cli.terminal import WrappedText
+from antiphon.cli.views import Output, plain_table, usage_line, wrapped
 from replica.errors import AntiphonError
 from replica.io import Delta, Discarded, Finished, TurnEvent
 

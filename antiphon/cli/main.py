@@ -23,10 +23,10 @@ from replica.imports import uncollected
 with uncollected():
     import typer
 
-    from antiphon.cli import (
+    from antiphon.cli.chat import chat
+    from antiphon.cli.commands import (
         branches,
         cancel,
-        chat,
         clone,
         conform,
         doctor,
@@ -50,10 +50,15 @@ with uncollected():
         verify,
         warm,
     )
-    from antiphon.cli.command import EXIT_FAILED, EXIT_USAGE, Group, RootOptions
-    from antiphon.cli.config import load_settings
-    from antiphon.cli.errors import Unforeseen
-    from antiphon.cli.output import Output
+    from antiphon.cli.common import (
+        EXIT_FAILED,
+        EXIT_USAGE,
+        Group,
+        RootOptions,
+        Unforeseen,
+        load_settings,
+    )
+    from antiphon.cli.views import Output
     from replica.errors import AntiphonError
     from replica.io import ConfigInvalid, ReaderGone, configure_log, guarded_streams
 

@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Self
 
-from antiphon.cli.repair import SECRETS
+from antiphon.cli.commands.repair import SECRETS
 from replica.errors import AntiphonError
 from replica.io import keys
 from replica.io.calls.hub_calls import pin

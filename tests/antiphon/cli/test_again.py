@@ -3,8 +3,8 @@
 from types import SimpleNamespace
 from typing import Any
 
-from antiphon.cli import chat_commands
-from antiphon.cli.chat_session import ChatSession
+from antiphon.cli.chat import chat_commands
+from antiphon.cli.chat.chat_session import ChatSession
 from replica.conversation.place import Place
 from replica.log.body import FinishReason, Generation, Text
 from replica.log.entry import Conflict, Entry

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from antiphon.cli import main as entry
-from antiphon.cli import send
-from antiphon.cli.errors import EntryUnknown, PrefixAmbiguous
-from antiphon.cli.session import only_match
-from antiphon.cli.turn import TEXT_BYTES_MAX
+from antiphon.cli.commands import send
+from antiphon.cli.common.errors import EntryUnknown, PrefixAmbiguous
+from antiphon.cli.common.session import only_match
+from antiphon.cli.common.turn import TEXT_BYTES_MAX
 from replica.refusals import BodyTooLarge
 from tests.antiphon.cli.conftest import Terminal, World
 from tests.antiphon.cli.processes import ANTIPHON, antiphon, environment, forked_antiphon

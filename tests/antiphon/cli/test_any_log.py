@@ -4,13 +4,13 @@ import json
 
 import pytest
 
-from antiphon.cli.branch_view import queue_words, view_of
-from antiphon.cli.branches import branches_of
-from antiphon.cli.graph import draw
-from antiphon.cli.names import NOBODY
-from antiphon.cli.records import entry_record
-from antiphon.cli.rows import row_of
-from antiphon.cli.session import Choices
+from antiphon.cli.commands.branches import branches_of
+from antiphon.cli.common.session import Choices
+from antiphon.cli.views.branch_view import queue_words, view_of
+from antiphon.cli.views.graph import draw
+from antiphon.cli.views.names import NOBODY
+from antiphon.cli.views.records import entry_record
+from antiphon.cli.views.rows import row_of
 from antiphon.library.news import answer_of, history_of
 from replica.conversation import (
     Conversation,

@@ -2,9 +2,9 @@
 
 import pytest
 
-from antiphon.cli.branch_view import queue_words, view_of
-from antiphon.cli.names import Names
-from antiphon.cli.rows import entries_at
+from antiphon.cli.views.branch_view import queue_words, view_of
+from antiphon.cli.views.names import Names
+from antiphon.cli.views.rows import entries_at
 from replica.conversation.instead import place_instead_of
 from replica.conversation.place import newest_place, place_on_branch
 from replica.log.body import Cancel, Revocation, Text, ToolCall

@@ -9,7 +9,7 @@ from threading import Thread
 
 import pytest
 
-from antiphon.cli.bundle_file import opened_bundle, write_bundle
+from antiphon.cli.common.bundle_file import opened_bundle, write_bundle
 from replica.conversation import Conversation
 from replica.ids import Digest
 from replica.io import Blobs

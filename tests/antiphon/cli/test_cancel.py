@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from antiphon.cli.cancel import cancel_awaited
-from antiphon.cli.errors import CancelForbidden
+from antiphon.cli.commands.cancel import cancel_awaited
+from antiphon.cli.common.errors import CancelForbidden
 from replica.conversation import KeyRemoved, newest_place
 from replica.io import Replica
 from replica.log.body import Member, Revocation, Role

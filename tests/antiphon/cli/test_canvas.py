@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from antiphon.cli.canvas import Canvas, Panel
+from antiphon.cli.terminal.canvas import Canvas, Panel
 from tests.antiphon.cli.virtual_screen import VirtualScreen
 
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from antiphon.cli.chat_session import ChatSession
-from antiphon.cli.output import Output
+from antiphon.cli.chat.chat_session import ChatSession
+from antiphon.cli.views.output import Output
 from replica.errors import AntiphonError
 from replica.ids import EntryId
 from replica.refusals import StoreFull

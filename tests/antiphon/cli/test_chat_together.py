@@ -5,7 +5,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from antiphon.cli.chat_screen import WHOLE
+from antiphon.cli.chat.chat_screen import WHOLE
 from tests.antiphon.cli.conftest import Terminal, World
 from tests.antiphon.cli.pty_terminal import CTRL_C, CTRL_D, PtyTerminal
 from tests.antiphon.cli.test_chat_terminal import answering, chat, members, slow

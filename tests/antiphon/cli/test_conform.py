@@ -8,7 +8,7 @@ import pytest
 import typer
 from typer.testing import CliRunner, Result
 
-from antiphon.cli.conform_report import finish
+from antiphon.cli.commands.conform_report import finish
 from antiphon.cli.main import app
 from antiphon.conformance.io import core as io_core
 from antiphon.conformance.questions import Case

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from antiphon.cli import conform_report
+from antiphon.cli.commands import conform_report
 from antiphon.cli.main import app
 from antiphon.conformance.io import process
 from syncd.io.config import HubConfig

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from antiphon.cli.errors import TurnBetween
-from antiphon.cli.turn import continuable, continued_place
+from antiphon.cli.common.errors import TurnBetween
+from antiphon.cli.common.turn import continuable, continued_place
 from replica.conversation import newest_place, place_at
 from replica.log import Conflict, FinishReason, Kind
 from replica.log import Text as TextPart

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-import antiphon.cli.invite
-from antiphon.cli.session import Session
+import antiphon.cli.commands.invite
+from antiphon.cli.common.session import Session
 from replica.ids import ConversationId
 from replica.io import saved_hub
 from replica.io.driver.replica import Replica
@@ -90,7 +90,7 @@ def test_a_join_that_ended_before_its_conversation_came_stays_at_its_hub(
     assert bob.refused("join", code, "--no-wait") == "JOIN_PENDING"
     me.ok("status")
     with monkeypatch.context() as patched:
-        patched.setattr(antiphon.cli.invite, "fetch", full)
+        patched.setattr(antiphon.cli.commands.invite, "fetch", full)
         assert bob.refused("join", code) == "STORE_FULL"
     assert saved_hub(bob.data_dir) == world.address
     bob.ok("join", code)

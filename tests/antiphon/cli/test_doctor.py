@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from antiphon.cli import doctor
+from antiphon.cli.commands import doctor
 from model_host.io.fetch import MODELS
 from replica.io.store.store import Store
 from replica.refusals import StoreCorrupt

@@ -25,7 +25,7 @@ main()
 """
 
 
-@pytest.mark.parametrize("module", ["antiphon.cli.main", "typer", "antiphon.cli.send"])
+@pytest.mark.parametrize("module", ["antiphon.cli.main", "typer", "antiphon.cli.commands.send"])
 def test_ctrl_c_while_modules_are_loaded_prints_no_traceback(module: str) -> None:
     done = subprocess.run(
         [sys.executable, "-c", INTERRUPTED.format(module=module)],

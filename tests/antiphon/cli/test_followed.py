@@ -1,7 +1,7 @@
 """The entry that the next message is said to follow."""
 
-from antiphon.cli.followed import followed, followed_next
-from antiphon.cli.rows import Row
+from antiphon.cli.views.followed import followed, followed_next
+from antiphon.cli.views.rows import Row
 from replica.conversation.chosen import place_at
 from replica.conversation.place import newest_place, place_on_branch
 from replica.log.body import Cancel, Text

@@ -10,15 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from antiphon.cli.config import Settings
-from antiphon.cli.names import Names
-from antiphon.cli.output import Output
-from antiphon.cli.pages import show_pages
-from antiphon.cli.pages_travel import show_export, show_import
-from antiphon.cli.replay import ReplayUndecided, check_saved, conclude, show
-from antiphon.cli.session import Session
-from antiphon.cli.top_view import Timed, lines, notice
-from antiphon.cli.warm import kept_words, warmed_words
+from antiphon.cli.commands.pages import show_pages
+from antiphon.cli.commands.pages_travel import show_export, show_import
+from antiphon.cli.commands.replay import ReplayUndecided, check_saved, conclude, show
+from antiphon.cli.commands.warm import kept_words, warmed_words
+from antiphon.cli.common.config import Settings
+from antiphon.cli.common.session import Session
+from antiphon.cli.views.names import Names
+from antiphon.cli.views.output import Output
+from antiphon.cli.views.top_view import Timed, lines, notice
 from replica.conversation import (
     NO_TOKEN,
     Cause,

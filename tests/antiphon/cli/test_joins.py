@@ -3,7 +3,7 @@
 from dataclasses import replace
 from pathlib import Path
 
-from antiphon.cli.joins import join_lines, join_record, still_pending
+from antiphon.cli.views.joins import join_lines, join_record, still_pending
 from replica.ids import short
 from replica.io import PendingJoin, saved_hub
 from replica.limits import INVITATION_LIFETIME_S

@@ -2,9 +2,9 @@
 
 import pytest
 
-from antiphon.cli.graph import draw
-from antiphon.cli.names import NOBODY
-from antiphon.cli.rows import entries_at
+from antiphon.cli.views.graph import draw
+from antiphon.cli.views.names import NOBODY
+from antiphon.cli.views.rows import entries_at
 from replica.conversation.next_seal import sealable
 from replica.conversation.place import newest_place
 from replica.log.body import (

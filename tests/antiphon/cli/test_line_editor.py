@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from antiphon.cli.line_editor import (
+from antiphon.cli.terminal.line_editor import (
     TEXT_CHARACTERS_MAX,
     Cut,
     Ended,

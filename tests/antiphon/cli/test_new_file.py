@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from antiphon.cli.errors import FileExists, FileUnusable
-from antiphon.cli.new_file import check_creatable, check_replaceable, new_file
+from antiphon.cli.common.errors import FileExists, FileUnusable
+from antiphon.cli.common.new_file import check_creatable, check_replaceable, new_file
 from replica.refusals import ArgumentInvalid
 
 

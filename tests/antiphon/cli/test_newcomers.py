@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from antiphon.cli.newcomers import newcomer_words
+from antiphon.cli.common.newcomers import newcomer_words
 from replica.conversation import Invitation, Issued, JoinVerdict, check_verdict
 from replica.errors import AntiphonError
 from replica.ids import ConversationId, PublicKey

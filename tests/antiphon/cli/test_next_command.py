@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from typer.testing import Result
 
-from antiphon.cli.config import load_settings
-from antiphon.cli.next_command import next_command
-from antiphon.cli.session import Session
+from antiphon.cli.common.config import load_settings
+from antiphon.cli.common.next_command import next_command
+from antiphon.cli.common.session import Session
 from replica.conversation import JoinPending
 from replica.io import saved_hub
 from tests.antiphon.cli.conftest import Terminal, World

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 import antiphon
-from antiphon.cli.chat_session import ChatSession
-from antiphon.cli.names import Names
-from antiphon.cli.other_branches import OtherBranches
-from antiphon.cli.session import Choices
+from antiphon.cli.chat.chat_session import ChatSession
+from antiphon.cli.chat.other_branches import OtherBranches
+from antiphon.cli.common.session import Choices
+from antiphon.cli.views.names import Names
 from replica.log.body import Cancel
 from replica.log.entry import Conflict, Entry
 from tests.antiphon.cli.conftest import Terminal, World

@@ -5,7 +5,7 @@ import math
 
 import pytest
 
-from antiphon.cli.output import Output, detail_of, harmless
+from antiphon.cli.views.output import Output, detail_of, harmless
 from replica.refusals import HubUnreachable
 
 HARMFUL = "\x1b[2J\x07\x9b2J\u202etxt.exe\u2066a\u2069\u200f\u061c\u2028"

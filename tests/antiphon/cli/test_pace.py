@@ -1,6 +1,6 @@
 """Rates that are true: over the last seconds, and anew after a pause."""
 
-from antiphon.cli.pace import Rate
+from antiphon.cli.views.pace import Rate
 
 
 def test_a_rate_is_that_of_the_last_seconds() -> None:

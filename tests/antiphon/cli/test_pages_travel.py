@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from antiphon.cli import pages_travel
+from antiphon.cli.commands import pages_travel
 from model_host.kv.archive import MAGIC
 from tests.antiphon.cli.conftest import Terminal
 

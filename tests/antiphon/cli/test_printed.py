@@ -1,7 +1,7 @@
 """The messages that were taken back after they were printed."""
 
-from antiphon.cli.names import NOBODY
-from antiphon.cli.printed import Printed, taken_back_words
+from antiphon.cli.views.names import NOBODY
+from antiphon.cli.views.printed import Printed, taken_back_words
 from replica.log.body import Cancel, Text
 from tests.support.turns import Turns
 

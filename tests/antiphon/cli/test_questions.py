@@ -1,14 +1,14 @@
 """Which question a request is about."""
 
-from antiphon.cli.names import Names
-from antiphon.cli.questions import (
+from antiphon.cli.views.names import Names
+from antiphon.cli.views.questions import (
     answered_by,
     is_cancelled,
     is_end_of_none,
     question_of,
     stands_below,
 )
-from antiphon.cli.rows import is_listed, line_of, row_of
+from antiphon.cli.views.rows import is_listed, line_of, row_of
 from replica.log.body import Cancel, FinishReason, Generation, Text
 from replica.log.entry import Conflict
 from tests.support.turns import Turns

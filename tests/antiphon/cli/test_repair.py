@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from antiphon.cli.repair import SECRETS
+from antiphon.cli.commands.repair import SECRETS
 from model_host.io.key_ring import KeyRing
 from replica.io import FolderTaken, keys
 from replica.io.store.folder_use import FILE

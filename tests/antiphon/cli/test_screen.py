@@ -5,8 +5,8 @@ import random
 import pytest
 from rich.cells import cell_len
 
-from antiphon.cli.rows import cut, wrapped
-from antiphon.cli.screen import WrappedText
+from antiphon.cli.terminal.screen import WrappedText
+from antiphon.cli.views.rows import cut, wrapped
 
 
 class FakeTerminal:

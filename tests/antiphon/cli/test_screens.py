@@ -18,9 +18,9 @@ from pathlib import Path
 import pytest
 import typer.main
 
-from antiphon.cli.doctor import Finding, _report
+from antiphon.cli.commands.doctor import Finding, _report
 from antiphon.cli.main import app
-from antiphon.cli.output import Output
+from antiphon.cli.views.output import Output
 from replica.log.entry import public_key
 from tests.antiphon.cli.conftest import Terminal, World
 from tests.antiphon.cli.inside_terminal import screen_after, screen_of

@@ -145,7 +145,7 @@ def test_a_body_that_the_hub_does_not_send_is_named(world: World, monkeypatch: p
         entries[last.id] = replace(last, body=None)
         return await second_look.look_again(replica, fresh, conversation, timeout_s)
 
-    monkeypatch.setattr("antiphon.cli.second_look.look_again", strip)
+    monkeypatch.setattr("antiphon.cli.commands.second_look.look_again", strip)
     assert "does not send it whole" in ada.run("verify", "--hub").stdout
 
 

@@ -5,10 +5,10 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import antiphon
-from antiphon.cli import doctor
-from antiphon.cli.config import Settings
-from antiphon.cli.output import Output
-from antiphon.cli.session import Session
+from antiphon.cli.commands import doctor
+from antiphon.cli.common.config import Settings
+from antiphon.cli.common.session import Session
+from antiphon.cli.views.output import Output
 from tests.antiphon.cli.conftest import Terminal, World
 
 

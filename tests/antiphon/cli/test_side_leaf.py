@@ -1,6 +1,6 @@
 """An answer is a side leaf where its branch goes on without it."""
 
-from antiphon.cli.rows import SIDE_LEAF, row_of
+from antiphon.cli.views.rows import SIDE_LEAF, row_of
 from replica.log.body import Cancel
 from tests.replica.order.turn import Turn
 from tests.support.stories import answer

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 from rich.cells import cell_len
 
-from antiphon.cli.top_view import Rates, Timed, hit_rate, lines, rates, record
+from antiphon.cli.views.top_view import Rates, Timed, hit_rate, lines, rates, record
 from replica.ids import PublicKey
 from replica.io.calls.host_views import HostSample, RunningRequest
 from replica.measures import Histogram

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from antiphon.cli.turn import options_for
+from antiphon.cli.common.turn import options_for
 from replica.conversation.chosen import place_at
 from replica.conversation.drafts import Draft, DraftStream, extend_digest
 from replica.conversation.place import Place, newest_place, place_on_branch

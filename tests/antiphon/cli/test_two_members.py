@@ -9,7 +9,7 @@ from contextlib import closing
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from antiphon.cli.rows import SIDE_LEAF
+from antiphon.cli.views.rows import SIDE_LEAF
 from replica.conversation import newest_place
 from replica.ids import ConversationId
 from replica.io import Replica, keys

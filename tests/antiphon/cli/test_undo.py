@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from antiphon.cli.undone import TAKEN_BACK
+from antiphon.cli.views.undone import TAKEN_BACK
 from replica.log import Message, ToolCall, text_of
 from tests.antiphon.cli.conftest import Terminal, World
 from tests.antiphon.cli.pty_terminal import CTRL_C, CTRL_D

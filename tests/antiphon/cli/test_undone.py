@@ -3,16 +3,16 @@
 from types import SimpleNamespace
 from typing import Any
 
-from antiphon.cli import chat_commands
-from antiphon.cli.branches import branches_of
-from antiphon.cli.chat_session import ChatSession
-from antiphon.cli.graph import draw
-from antiphon.cli.names import NOBODY
-from antiphon.cli.overview import title_of
-from antiphon.cli.rows import is_listed, row_of
-from antiphon.cli.session import Choices
-from antiphon.cli.turn import again_place, continued_place
-from antiphon.cli.undone import TAKEN_BACK, is_taken_back, is_undone
+from antiphon.cli.chat import chat_commands
+from antiphon.cli.chat.chat_session import ChatSession
+from antiphon.cli.commands.branches import branches_of
+from antiphon.cli.commands.overview_tables import title_of
+from antiphon.cli.common.session import Choices
+from antiphon.cli.common.turn import again_place, continued_place
+from antiphon.cli.views.graph import draw
+from antiphon.cli.views.names import NOBODY
+from antiphon.cli.views.rows import is_listed, row_of
+from antiphon.cli.views.undone import TAKEN_BACK, is_taken_back, is_undone
 from replica.conversation.place import newest_place
 from replica.log.body import Cancel, FinishReason, Generation, Text
 from replica.log.entry import Conflict, Entry

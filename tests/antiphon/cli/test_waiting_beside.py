@@ -3,9 +3,9 @@
 from types import SimpleNamespace
 from typing import Any
 
-from antiphon.cli.branch_view import queue_words, view_of
-from antiphon.cli.log import choose_entries
-from antiphon.cli.names import Names
+from antiphon.cli.commands.log import choose_entries
+from antiphon.cli.views.branch_view import queue_words, view_of
+from antiphon.cli.views.names import Names
 from replica.conversation.place import newest_place
 from replica.log.body import Text
 from replica.log.entry import Entry

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from antiphon.cli.rows import row_of
+from antiphon.cli.views.rows import row_of
 from antiphon.library import events as e
 from antiphon.library.news import answer_of, call_before, events_of, history_of
 from replica.conversation.place import newest_place

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from antiphon.cli.output import error_record
+from antiphon.cli.views.output import error_record
 from model_host.errors import ModelFileMissing
 from model_host.io import fetch
 from replica.io import ConfigInvalid

@@ -30,4 +30,4 @@ def test_every_process_is_started_so() -> None:
         if "sys.executable" in path.read_text()
     }
     # serve.py names the program that replaces it; its command line is made likewise.
-    assert named == {"replica/io/process/interpreter.py", "antiphon/cli/serve.py"}
+    assert named == {"replica/io/process/interpreter.py", "antiphon/cli/commands/serve.py"}

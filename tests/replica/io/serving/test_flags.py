@@ -15,8 +15,8 @@ from pydantic_settings import (
     TomlConfigSettingsSource,
 )
 
-from antiphon.cli.config import Settings as ClientSettings
-from antiphon.cli.config import load_settings
+from antiphon.cli.common.config import Settings as ClientSettings
+from antiphon.cli.common.config import load_settings
 from model_host.engine import compute_threads
 from model_host.io import command
 from model_host.io.config import HostConfig

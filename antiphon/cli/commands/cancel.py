@@ -1,0 +1,139 @@
+"""`antiphon cancel`: cancel answers in progress, or requests whose host is gone."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import typer
+
+from antiphon.cli.common import (
+    CancelForbidden,
+    ConversationArgument,
+    NothingAwaited,
+    Session,
+    abandon_call,
+    check_calls,
+    command,
+    say_calls,
+)
+from antiphon.cli.views import Names, counted
+from replica.conversation import Conversation, Place, awaited, calls_ahead, removal_of
+from replica.ids import EntryId, short
+from replica.io import Replica, cancels
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+
+    @command(app, "cancel", rich_help_panel="Talk")
+    async def cancel(
+        session: Session,
+        conversation: ConversationArgument = None,
+        call: Annotated[
+            str | None,
+            typer.Option("--call", metavar="ID", help="Abandon this open call of a tool instead."),
+        ] = None,
+    ) -> None:
+        """Cancel the answers that the next message would wait for.
+
+        The text received so far is kept. The next message no longer waits for these
+        answers. An answer that arrives later is shown beside the branch. Only owners can
+        cancel the requests of other members. With --call, the branch continues without the
+        result of a tool, which may still be running.
+        """
+        async with session.replica() as replica:
+            chosen = await session.choose(replica.store, conversation)
+            await replica.load(chosen)
+            await session.sync(replica, chosen)
+            held = await replica.load(chosen)
+            place = (await session.choices(replica.store, chosen)).place(held)
+            done = Cancelled()
+            if call is not None:
+                await abandon_call(replica, held, place, call)
+            else:
+                check_calls(session, replica, held, place)
+                done = await cancel_awaited(replica, held, place)
+            if replica.hub.is_linked:
+                await replica.wait_synced(chosen, session.settings.sync_timeout_s)
+            if call is not None:
+                session.out.note(f"call {call} is abandoned; the branch goes on without its result")
+                _emit(session, held, done, call=call)
+            else:
+                names = await session.names(replica.store, held)
+                report_cancelled(session, replica, held, place, done, names)
+
+
+@dataclass(frozen=True, slots=True)
+class Cancelled:
+    """What became of the requests that a place waited for."""
+
+    closed: tuple[EntryId, ...] = ()
+    left: tuple[EntryId, ...] = ()
+    """Requests of other members, which this key may not cancel."""
+
+
+async def cancel_awaited(replica: Replica, held: Conversation, place: Place) -> Cancelled:
+    """Cancel every request that `place` waits for and this key may cancel.
+
+    An owner may cancel all of them, others their own. Raises NothingAwaited, KeyRemoved, and
+    CancelForbidden if all of them are other members': such a CANCEL has no effect.
+    """
+    waiting, membership = awaited(held, place), held.log.membership
+    if not waiting:
+        raise NothingAwaited
+    removal = removal_of(held, replica.public)
+    if removal is not None:
+        raise removal
+    authors = {request: held.log.entries[request].header.author for request in waiting}
+    is_owner = membership.is_owner(replica.public)
+    closed = tuple(i for i in waiting if is_owner or authors[i] == replica.public)
+    if not closed:
+        first = waiting[0]
+        raise CancelForbidden(
+            f"only its author {short(authors[first])} or an owner may cancel {short(first)}"
+        )
+    for request in closed:
+        await cancels.cancel(replica, held.id, request)
+    return Cancelled(closed, tuple(i for i in waiting if i not in closed))
+
+
+def report_cancelled(
+    session: Session,
+    replica: Replica,
+    held: Conversation,
+    place: Place,
+    done: Cancelled,
+    names: Names,
+) -> None:
+    """Print how many requests are cancelled, and what is awaited still; with --json the ids."""
+    requests = counted(len(done.closed), "request", "requests")
+    session.out.note(f"{requests} cancelled; the next message {_waits(held, place, done, names)}")
+    say_calls(session, replica, held, place, "the next message")
+    _emit(session, held, done, calls=[one.call.call_id for one in calls_ahead(held, place)])
+
+
+def _waits(held: Conversation, place: Place, done: Cancelled, names: Names) -> str:
+    """Return what the next message waits for, as words behind it."""
+    whose = list(dict.fromkeys(names.of(held.log.entries[i].header.author) for i in done.left))
+    if not whose:
+        is_called = bool(calls_ahead(held, place))
+        return "waits for a tool, not for an answer" if is_called else "does not wait for an answer"
+    answers = "answer" if len(done.left) == 1 else "answers"
+    asker = whose[0] if len(whose) == 1 else "an asker"
+    return (
+        f"waits for the {answers} to {' and '.join(whose)}, which only {asker} or an owner can"
+        " cancel"
+    )
+
+
+def _emit(
+    session: Session,
+    held: Conversation,
+    done: Cancelled,
+    call: str | None = None,
+    calls: Sequence[str] = (),
+) -> None:
+    if session.out.as_json:
+        record: dict[str, Any] = {"cancelled": [i.hex() for i in done.closed], "abandoned": call}
+        record |= {"awaited": [i.hex() for i in done.left], "calls": list(calls)}
+        session.out.emit({"conversation": held.id.hex()} | record)
