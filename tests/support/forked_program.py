@@ -18,13 +18,10 @@ from antiphon.daemons import Daemon
 from tests.support.forked import Forks
 
 PROGRAMS = Forks(
-    "antiphon.cli.main",
-    "grpc.aio",
-    "replica.io.driver.replica",
-    "syncd.io",
-    "tests.support.scripted_host",
-)
-"""Starts the command, the hub and the scripted host."""
+    "antiphon.cli.main", "grpc.aio", "replica.io.driver.replica", "syncd.io",
+    "tests.support.scripted_host", "model_host.io.command",
+)  # fmt: skip
+"""Starts the command, the hub, the scripted host, and `python -m model_host` without torch."""
 END_S = 60.0
 
 

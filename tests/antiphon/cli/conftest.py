@@ -1,15 +1,19 @@
 """A hub and a scripted host in a thread of their own, and the command run against them."""
 
 import json
+import os
+import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from typer.testing import CliRunner, Result
 
+from antiphon.cli.commands import doctor
 from antiphon.cli.main import app
 from replica.ids import PublicKey
 from replica.io import keys
@@ -20,6 +24,7 @@ from syncd.io.config import HubConfig
 from syncd.io.server import HubServer, start
 from tests.support.background import Background
 from tests.support.callers import PATIENCE_S
+from tests.support.forked_program import PROGRAMS, ForkedProgram
 from tests.support.scripted_host import (
     Pace,
     Reply,
@@ -184,3 +189,19 @@ def whole_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
 def short_waits(world: World) -> None:
     """Let commands wait for the hub no longer than for one on this machine."""
     (world.folder / "config.toml").write_text("sync_timeout_s = 0.5\n")
+
+
+@pytest.fixture
+def forked_models(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let `doctor` fork the process that lists the models, which imports for half a second."""
+
+    def run(argv: list[str], **options: Any) -> "subprocess.CompletedProcess[str]":
+        module = argv[argv.index("-m") + 1 :] if "-m" in argv else [""]
+        if module[0] != "model_host":
+            return subprocess.run(argv, **options)  # noqa: PLW1510  # it is among the options
+        with ForkedProgram(PROGRAMS, module, os.environ) as process:
+            shown, said = process.communicate()
+            return subprocess.CompletedProcess(argv, process.wait(), shown, said)
+
+    told = SimpleNamespace(run=run, TimeoutExpired=subprocess.TimeoutExpired)
+    monkeypatch.setattr(doctor, "subprocess", told)

@@ -146,6 +146,8 @@ def host_findings(me: Terminal) -> list[tuple[str, str]]:
     return [(record["verdict"], record["detail"]) for record in found]
 
 
+@pytest.mark.xdist_group("doctor")  # one process imports torch
+@pytest.mark.usefixtures("forked_models")
 def test_doctor_looks_at_hosts_one_could_be_granted_to_and_counts_the_rest(
     world: World, stranger: PublicKey, me: Terminal
 ) -> None:
@@ -158,6 +160,8 @@ def test_doctor_looks_at_hosts_one_could_be_granted_to_and_counts_the_rest(
     assert pinned[1].startswith(f"{short(stranger)}  Scripted  pinned")
 
 
+@pytest.mark.xdist_group("doctor")  # one process imports torch
+@pytest.mark.usefixtures("forked_models")
 def test_doctor_warns_where_no_host_could_be_granted(
     world: World, unvouched: None, me: Terminal
 ) -> None:

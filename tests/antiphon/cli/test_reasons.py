@@ -22,7 +22,8 @@ def test_a_hub_that_is_away_is_said_to_be_away(world: World, me: Terminal) -> No
     assert "offline: 1 entry will be sent" in me.run("send", "--no-request", "x").stderr
 
 
-@pytest.mark.usefixtures("short_waits")
+@pytest.mark.xdist_group("doctor")  # one process imports torch
+@pytest.mark.usefixtures("short_waits", "forked_models")
 def test_a_full_hub_is_not_said_to_be_offline(world: World, me: Terminal) -> None:
     me.ok("new")
     assert world.hub is not None
