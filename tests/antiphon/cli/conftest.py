@@ -2,10 +2,12 @@
 
 import json
 import os
+import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -35,6 +37,9 @@ from tests.support.scripted_host import (
     scripted_host,
 )
 from tests.support.writers import low_key
+
+Commands = tuple[tuple[str, ...], ...]
+"""The words of commands, one behind the other."""
 
 
 @dataclass(slots=True)
@@ -161,16 +166,61 @@ class Terminal:
         return words["reason"].strip()
 
 
-@pytest.fixture
-def world(tmp_path: Path) -> Iterator[World]:
-    """A hub and a host that echoes."""
+@dataclass(frozen=True, slots=True)
+class Talk:
+    """A hub, a host and the replica "me" behind some commands, at rest."""
+
+    folder: Path
+    conversations: list[str]
+
+
+@pytest.fixture(scope="session")
+def talks(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Commands], Talk]:
+    """Return the function that runs commands, the same ones once in this process."""
+
+    @cache
+    def made(commands: Commands) -> Talk:
+        folder = tmp_path_factory.mktemp("talk")
+        with _running(folder) as world:
+            me = world.replica()
+            shown = [(words[0], me.ok(*words)) for words in commands]
+        return Talk(folder, [said.strip() for word, said in shown if word == "new"])
+
+    return made
+
+
+@contextmanager
+def _running(folder: Path) -> Iterator[World]:
     with Background() as background:
-        made = World(tmp_path, background)
+        made = World(folder, background)
         made.start_hub()
         made.start_host()
         yield made
         made.stop_host()
         made.stop_hub()
+
+
+@pytest.fixture
+def talk(request: pytest.FixtureRequest, talks: Callable[[Commands], Talk], tmp_path: Path) -> Talk:
+    """A copy of what the TALKED of the test's module leaves."""
+    done = talks(request.module.TALKED)
+    shutil.copytree(done.folder, tmp_path, dirs_exist_ok=True)
+    return done
+
+
+@pytest.fixture
+def talked(talk: Talk) -> str:
+    """The id of the last conversation that TALKED begins."""
+    return talk.conversations[-1]
+
+
+@pytest.fixture
+def world(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[World]:
+    """A hub and a host that echoes; they go on behind the `talk` of a test that asks for it."""
+    if "talk" in request.fixturenames:
+        request.getfixturevalue("talk")
+    with _running(tmp_path) as made:
+        yield made
 
 
 @pytest.fixture

@@ -6,26 +6,20 @@ import pytest
 
 from replica.log import codec
 from replica.log.kinds import Kind
-from tests.antiphon.cli.conftest import Terminal, World
+from tests.antiphon.cli.conftest import Talk, Terminal, World
 from tests.support.files import break_page, flip_byte, query
 
 KINDS = [Kind.GENESIS, Kind.MEMBER, Kind.REQUEST, Kind.SEAL]
 CLOSING = (Kind.GENESIS, Kind.MEMBER)
 
 
+TALKED = (("new",), ("new", "--system", "Be brief."), ("send", "the first message"))
+
+
 @pytest.fixture
-def other(me: Terminal) -> str:
+def other(talk: Talk) -> str:
     """The id of a conversation that stays sound."""
-    conversation: str = me.record("new")["conversation"]
-    return conversation
-
-
-@pytest.fixture
-def talked(me: Terminal, other: str) -> str:
-    """The id of a conversation of one turn."""
-    conversation: str = me.record("new", "--system", "Be brief.")["conversation"]
-    me.ok("send", "the first message")
-    return conversation
+    return talk.conversations[0]
 
 
 def damage(terminal: Terminal, conversation: str, kind: Kind) -> None:

@@ -18,13 +18,11 @@ from tests.support.modes import bound_by_modes, mode
 pytestmark = [pytest.mark.xdist_group("doctor"), pytest.mark.usefixtures("forked_models")]
 
 
-@pytest.fixture
-def talked(me: Terminal) -> str:
-    """The id of a conversation of two turns."""
-    conversation: str = me.record("new", "--system", "Be brief.")["conversation"]
-    me.ok("send", "the first message")
-    me.ok("send", "the second message")
-    return conversation
+TALKED = (
+    ("new", "--system", "Be brief."),
+    ("send", "the first message"),
+    ("send", "the second message"),
+)
 
 
 def test_doctor_warns_of_a_row_in_quarantine_until_a_copy_came(

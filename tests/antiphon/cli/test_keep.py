@@ -20,13 +20,11 @@ from tests.support.files import flip_byte, query
 OPAQUE = bytes(range(256)) * 3
 
 
-@pytest.fixture
-def talked(me: Terminal) -> str:
-    """The id of a conversation of two turns."""
-    conversation: str = me.record("new", "--system", "Be brief.")["conversation"]
-    me.ok("send", "the first message")
-    me.ok("send", "the second message")
-    return conversation
+TALKED = (
+    ("new", "--system", "Be brief."),
+    ("send", "the first message"),
+    ("send", "the second message"),
+)
 
 
 def test_a_log_shows_authors_and_messages_in_order(me: Terminal, talked: str) -> None:
@@ -85,6 +83,7 @@ def test_status_shows_the_state_at_the_hub(me: Terminal, talked: str) -> None:
 def test_offline_everything_local_works_and_says_so(
     world: World, me: Terminal, talked: str
 ) -> None:
+    me.ok("status")  # the hub says what it holds
     world.stop_host()
     world.stop_hub()
     result = me.run("send", "into the void")

@@ -8,13 +8,7 @@ from tests.antiphon.cli.conftest import Terminal, World
 from tests.antiphon.cli.test_two_members import clone_to
 from tests.support.files import flip_byte, overwrite, query
 
-
-@pytest.fixture
-def talked(me: Terminal) -> str:
-    """The id of a conversation that the hub holds."""
-    conversation: str = me.record("new")["conversation"]
-    me.ok("send", "the first message")
-    return conversation
+TALKED = (("new",), ("send", "the first message"))
 
 
 def empty(terminal: Terminal) -> None:

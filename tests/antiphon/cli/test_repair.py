@@ -13,14 +13,11 @@ from syncd.io.server import start
 from tests.antiphon.cli.conftest import Terminal, World
 from tests.support.files import overwrite, query
 
-
-@pytest.fixture
-def talked(me: Terminal) -> str:
-    """The id of a conversation of one turn, with a message that spans pages."""
-    conversation: str = me.record("new", "--system", "Be brief.")["conversation"]
-    me.ok("send", "the first message")
-    me.ok("send", "--no-request", "y" * 20_000)
-    return conversation
+TALKED = (
+    ("new", "--system", "Be brief."),
+    ("send", "the first message"),
+    ("send", "--no-request", "y" * 20_000),  # spans pages
+)
 
 
 def go_offline(world: World) -> None:
