@@ -6,8 +6,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-
-import pytest
+from typing import NoReturn
 
 _VERSION = 0x20080522
 _DAC_OVERRIDE, _DAC_READ_SEARCH = 1, 2
@@ -38,7 +37,7 @@ def bound_by_modes() -> Iterator[None]:
         yield
         return
     if not sys.platform.startswith("linux"):
-        pytest.skip("only Linux lets a thread of root obey the modes of files")
+        _skip("only Linux lets a thread of root obey the modes of files")
     libc = ctypes.CDLL(None, use_errno=True)
     header, held, bound = _Header(_VERSION, 0), (_Data * 2)(), (_Data * 2)()
     for data in (held, bound):
@@ -46,13 +45,19 @@ def bound_by_modes() -> Iterator[None]:
     bound[0].effective &= ~(1 << _DAC_OVERRIDE | 1 << _DAC_READ_SEARCH)
     bits = libc.prctl(_GET_SECUREBITS, 0, 0, 0, 0)
     if libc.prctl(_SET_SECUREBITS, bits | _NO_SETUID_FIXUP, 0, 0, 0) != 0:
-        pytest.skip("this root may not change its rights: it lacks CAP_SETPCAP")
+        _skip("this root may not change its rights: it lacks CAP_SETPCAP")
     assert libc.capset(ctypes.byref(header), bound) == 0
     try:
         yield
     finally:
         assert libc.capset(ctypes.byref(header), held) == 0
         assert libc.prctl(_SET_SECUREBITS, bits, 0, 0, 0) == 0
+
+
+def _skip(reason: str) -> NoReturn:
+    import pytest  # not needed by a process that tests start
+
+    pytest.skip(reason)
 
 
 @contextmanager

@@ -5,6 +5,7 @@ import json
 import os
 import shlex
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,8 @@ from antiphon.cli.common.session import only_match
 from antiphon.cli.common.turn import TEXT_BYTES_MAX
 from replica.refusals import BodyTooLarge
 from tests.antiphon.cli.conftest import Terminal, World
-from tests.antiphon.cli.processes import ANTIPHON, antiphon, environment, forked_antiphon
+from tests.antiphon.cli.processes import ANTIPHON, ROOT, antiphon, environment, forked_antiphon
+from tests.support.forked_program import PROGRAMS
 from tests.support.scripted_host import words
 
 
@@ -276,9 +278,11 @@ def test_a_folder_that_can_not_be_made_is_reported(tmp_path: Path) -> None:
 def test_output_that_goes_nowhere_ends_a_command_without_a_traceback(
     line: str, status: int, reason: str, tmp_path: Path
 ) -> None:
-    line = f"{shlex.join(ANTIPHON)} {line}"
+    forked = [sys.executable, "-S", str(ROOT / "tests/support/forked_here.py"), "antiphon"]
+    argv = forked if line.startswith("model") else ANTIPHON  # its output is another process's
     done = subprocess.run(
-        ["bash", "-c", line], env=environment(tmp_path),
+        ["bash", "-c", f"{shlex.join(argv)} {line}"], pass_fds=[PROGRAMS.lend()],
+        env=environment(tmp_path) | {"FORKS": str(PROGRAMS.lend())},
         capture_output=True, text=True, timeout=60, check=False,
     )  # fmt: skip
     assert "Traceback" not in done.stderr, done.stderr

@@ -2,15 +2,14 @@
 
 import json
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from replica.io.store.store import Store
 from tests.antiphon.cli.conftest import Terminal, World
-from tests.antiphon.cli.processes import ROOT, environment
+from tests.antiphon.cli.processes import environment
+from tests.support.forked_program import PROGRAMS, ForkedProgram
 
 
 @pytest.mark.parametrize("is_killed", [False, True], ids=["closed", "killed"])
@@ -51,13 +50,12 @@ def check(replica: Path, conversation: str, *parts: str) -> None:
     reading = [["log"], ["list"], ["status"], ["verify", conversation]]
     writing = [["send", "--no-request", "x"], ["repair"], ["title", "T"]]
     commands = [*reading, *writing]
-    argv = [sys.executable, "-m", "tests.antiphon.cli.read_only", str(replica), *parts]
-    process = subprocess.run(
-        argv, env={**environment(replica.parent), "ANTIPHON_HUB": "127.0.0.1:1"}, cwd=ROOT,
-        input=json.dumps(commands), capture_output=True, text=True, timeout=60, check=False,
-    )  # fmt: skip
-    assert process.returncode == 0, process.stderr
-    done = json.loads(process.stdout)
+    argv = ["tests.antiphon.cli.read_only", str(replica), *parts]
+    variables = {**environment(replica.parent), "ANTIPHON_HUB": "127.0.0.1:1"}
+    with ForkedProgram(PROGRAMS, argv, variables) as process:
+        shown, said = process.communicate(json.dumps(commands))
+        assert process.wait() == 0, said
+    done = json.loads(shown)
     read, refused = done[: len(reading)], done[len(reading) :]
     assert [code for code, _, _ in read] == [0, 0, 0, 0], read
     assert "a message to read" in read[0][1]
