@@ -83,7 +83,11 @@ async def test_an_agent_killed_ten_times_goes_on(lab: Lab, tmp_path: Path):
 async def test_two_agents_read_one_conversation(lab: Lab, tmp_path: Path):
     await lab.start_host()
     assert lab.hub is not None
-    lines = await output_of("two_agents.py", tmp_path, lab.hub.address)
+    argv = ["examples.two_agents", str(tmp_path), lab.hub.address]
+    with ForkedProgram(AGENTS, argv, os.environ) as agents:
+        printed, _ = await asyncio.to_thread(agents.communicate)
+        assert agents.wait() == 0
+    lines = printed.splitlines()
     assert {"ada said: What comes first?", "bob said: What comes last?"} <= {*lines}
     assert sum(line.startswith("answer: You said:") for line in lines) == 2
 

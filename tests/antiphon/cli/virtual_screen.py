@@ -5,6 +5,7 @@ import re
 from rich.cells import cell_len
 
 _SEQUENCE = re.compile(r"\x1b\[([?0-9;]*)([A-Za-z])")
+_NARROW = re.compile(r"[ -~]+")
 _IGNORED = ("m", "h", "l")
 
 
@@ -48,6 +49,10 @@ class VirtualScreen:
                 self._control(found[1], found[2])
                 at = found.end()
                 continue
+            if plain := _NARROW.match(output, at):
+                self._write_narrow(plain[0])
+                at = plain.end()
+                continue
             self._put(output[at])
             at += 1
         return self
@@ -81,6 +86,19 @@ class VirtualScreen:
         for extra in range(1, width):
             row[self._column + extra] = ""
         self._column += width
+
+    def _write_narrow(self, text: str) -> None:
+        """Write characters of one cell each."""
+        while text:
+            if self._column >= self._columns:
+                self._column = 0
+                self._down()
+            fits = text[: self._columns - self._column]
+            row, end = self._rows[self._row], self._column + len(fits)
+            row += [" "] * (end - len(row))
+            row[self._column : end] = fits
+            self._column = end
+            text = text[len(fits) :]
 
     def _control(self, digits: str, name: str) -> None:
         count = int(digits) if digits.isdecimal() else 1
