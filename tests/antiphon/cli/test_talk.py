@@ -2,10 +2,14 @@
 
 import asyncio
 
+import pytest
+
 from replica.errors import HostError
 from replica.log import Message, text_of
 from tests.antiphon.cli.conftest import Terminal, World
 from tests.support.scripted_host import Asked, Token, words
+
+TALKED = (("new",),)
 
 
 def test_a_new_conversation_prints_its_id_and_nothing_else(me: Terminal) -> None:
@@ -14,8 +18,8 @@ def test_a_new_conversation_prints_its_id_and_nothing_else(me: Terminal) -> None
     assert int(printed, 16)
 
 
+@pytest.mark.usefixtures("talked")
 def test_a_message_is_answered_on_stdout_with_its_cost_on_stderr(me: Terminal) -> None:
-    me.ok("new")
     result = me.run("send", "hello there")
     assert result.stdout == "You said: hello there\n"
     assert result.stderr.startswith("4 tokens")
@@ -26,13 +30,13 @@ def test_a_message_is_answered_on_stdout_with_its_cost_on_stderr(me: Terminal) -
     assert "cached" in me.ok("log", "-v")
 
 
+@pytest.mark.usefixtures("talked")
 def test_a_message_can_come_from_stdin(me: Terminal) -> None:
-    me.ok("new")
     assert me.ok("send", "-", typed="from a pipe\n") == "You said: from a pipe\n"
 
 
+@pytest.mark.usefixtures("talked")
 def test_what_is_piped_in_is_the_message(me: Terminal) -> None:
-    me.ok("new")
     assert me.ok("send", typed="from a pipe\n") == "You said: from a pipe\n"
     assert me.refused("send", typed="\n") == "ARGUMENT_INVALID"  # as `echo $UNSET |` writes
 
@@ -43,14 +47,14 @@ def test_a_chat_in_a_fresh_folder_begins_a_conversation(me: Terminal) -> None:
     assert "a new conversation with Scripted" in result.stderr
 
 
+@pytest.mark.usefixtures("talked")
 def test_a_block_between_triple_quotes_is_one_message(me: Terminal) -> None:
-    me.ok("new")
     assert me.ok("chat", typed='"""\none\ntwo\n"""\n') == "You said: one\ntwo\n"
     assert [r["text"] for r in me.records("log") if r["kind"] == "message"] == ["one\ntwo"]
 
 
+@pytest.mark.usefixtures("talked")
 def test_an_answer_that_was_cut_off_goes_on(me: Terminal) -> None:
-    me.ok("new")
     first = me.run("send", "hello", "--max-tokens", "2")
     assert "cut off at its limit of 2 tokens · antiphon send --continue" in first.stderr
     record = me.record("send", "--continue")
@@ -74,16 +78,16 @@ def test_json_carries_ids_text_and_usage(me: Terminal) -> None:
     assert record["unsynced"] == 0
 
 
+@pytest.mark.usefixtures("talked")
 def test_without_a_request_only_the_message_is_written(me: Terminal) -> None:
-    me.ok("new")
     me.ok("send", "a note", "--no-request")
     kinds = [record["kind"] for record in me.records("log")]
     assert "message" in kinds
     assert "request" not in kinds
 
 
+@pytest.mark.usefixtures("talked")
 def test_nothing_to_say_is_refused(me: Terminal) -> None:
-    me.ok("new")
     assert me.refused("send", "--no-request") == "ARGUMENT_INVALID"
 
 
@@ -96,8 +100,8 @@ def test_sampling_defaults_come_from_the_conversation_and_flags_change_them(me: 
     assert (second["temperature"], second["top_k"], second["seed"]) == (0.0, 7, 12)
 
 
+@pytest.mark.usefixtures("talked")
 def test_a_seed_is_minted_and_logged_where_none_is_given(me: Terminal) -> None:
-    me.ok("new")
     me.ok("send", "one")
     me.ok("send", "two")
     seeds = [r["sampling"]["seed"] for r in me.records("log") if r["kind"] == "request"]
@@ -105,8 +109,8 @@ def test_a_seed_is_minted_and_logged_where_none_is_given(me: Terminal) -> None:
     assert seeds[0] != seeds[1]
 
 
+@pytest.mark.usefixtures("talked")
 def test_asking_again_makes_a_branch_beside_the_first_answer(me: Terminal) -> None:
-    me.ok("new")
     first = me.record("send", "hello")
     again = me.record("send", "--at", first["message"][:12])
     assert again["message"] is None
@@ -114,8 +118,8 @@ def test_asking_again_makes_a_branch_beside_the_first_answer(me: Terminal) -> No
     assert me.record("status")["conversations"][0]["branches"] == 2
 
 
+@pytest.mark.usefixtures("talked")
 def test_a_fork_makes_the_next_message_follow_an_older_answer(me: Terminal) -> None:
-    me.ok("new")
     first = me.record("send", "one")
     me.ok("send", "two")
     me.ok("fork", "--at", first["generation"][:12])
@@ -129,8 +133,8 @@ def test_a_fork_makes_the_next_message_follow_an_older_answer(me: Terminal) -> N
     assert "You said: two" not in shown
 
 
+@pytest.mark.usefixtures("talked")
 def test_newest_goes_back_to_the_branch_with_the_latest_activity(me: Terminal) -> None:
-    me.ok("new")
     first = me.record("send", "one")
     second = me.record("send", "two")
     me.ok("fork", "--at", first["generation"])
@@ -249,8 +253,8 @@ def test_a_host_is_named_by_its_first_digits(world: World, me: Terminal) -> None
     assert me.refused("send", "hello", "--host", "0123456789") == "ARGUMENT_INVALID"
 
 
+@pytest.mark.usefixtures("talked")
 def test_a_message_to_an_absent_host_does_not_wait(world: World, me: Terminal) -> None:
-    me.ok("new")
     world.stop_host()
     result = me.run("send", "hello")
     assert result.exit_code == 0
@@ -258,22 +262,22 @@ def test_a_message_to_an_absent_host_does_not_wait(world: World, me: Terminal) -
     assert len(result.stdout.strip()) == 64
 
 
+@pytest.mark.usefixtures("talked")
 def test_waiting_for_an_absent_host_ends_with_a_typed_error(world: World, me: Terminal) -> None:
-    me.ok("new")
     world.stop_host()
     assert me.refused("send", "hello", "--wait", "--timeout", "0.3") == "ANSWER_OVERDUE"
 
 
+@pytest.mark.usefixtures("talked")
 def test_typing_over_an_answer_under_way_says_where_it_goes(world: World, me: Terminal) -> None:
-    me.ok("new")
     world.stop_host()
     me.ok("send", "one")
     assert "goes after it" in me.run("send", "two").stderr
     assert "a branch without it" in me.run("send", "three", "--conflict", "fork").stderr
 
 
+@pytest.mark.usefixtures("talked")
 def test_queued_messages_are_answered_one_after_the_other(world: World, me: Terminal) -> None:
-    me.ok("new")
     world.stop_host()
     me.ok("send", "one")
     me.ok("send", "two")
@@ -282,14 +286,14 @@ def test_queued_messages_are_answered_one_after_the_other(world: World, me: Term
     assert me.record("status")["conversations"][0]["branches"] == 1
 
 
+@pytest.mark.usefixtures("talked")
 def test_a_chat_reads_lines_and_answers_each(me: Terminal) -> None:
-    me.ok("new")
     shown = me.ok("chat", typed="hello\nand again\n")
     assert shown == "You said: hello\nYou said: and again\n"
 
 
+@pytest.mark.usefixtures("talked")
 def test_a_chat_undoes_a_turn(me: Terminal) -> None:
-    me.ok("new")
     me.ok("chat", typed="one\ntwo\n/undo\nthree\nfour\n")
     log = me.ok("log")
     assert "two" not in log
@@ -297,16 +301,16 @@ def test_a_chat_undoes_a_turn(me: Terminal) -> None:
     assert me.record("status")["conversations"][0]["branches"] == 2
 
 
+@pytest.mark.usefixtures("talked")
 def test_a_chat_answers_again_and_shows_its_state(me: Terminal) -> None:
-    me.ok("new")
     result = me.run("chat", typed="one\n/again\n/status\n/log\n/fork\n/help\n/nonsense\n/quit\n")
     assert result.stdout.count("You said: one") == 3
     assert "2 branches" in result.stderr
     assert "there is no /nonsense" in result.stderr
 
 
+@pytest.mark.usefixtures("talked")
 def test_a_chat_reports_errors_and_continues(me: Terminal) -> None:
-    me.ok("new")
     result = me.run("chat", typed="/fork zzzz\nstill here\n")
     assert "ID_UNKNOWN" in result.stderr
     assert "You said: still here" in result.stdout
@@ -340,10 +344,10 @@ def test_an_answer_survives_the_loss_of_the_hub(world: World, me: Terminal) -> N
     assert result.stderr.startswith("the hub is away; waiting for it\nthe hub is back\n")
 
 
+@pytest.mark.usefixtures("talked")
 def test_a_wait_without_the_hub_is_said_and_ends_when_the_answer_had_to_begin(
     world: World, me: Terminal
 ) -> None:
-    me.ok("new")
     world.stop_hub()
     result = me.run("send", "hello", "--wait", "--within", "1")
     assert result.exit_code == 1
@@ -352,24 +356,24 @@ def test_a_wait_without_the_hub_is_said_and_ends_when_the_answer_had_to_begin(
     assert "ANSWER_OVERDUE" in result.stderr
 
 
+@pytest.mark.usefixtures("talked")
 def test_a_wait_that_ends_without_the_hub_names_the_hub(world: World, me: Terminal) -> None:
-    me.ok("new")
     world.stop_hub()
     result = me.run("send", "hello", "--wait", "--timeout", "0.3")
     assert "no news of the answer for 0 s; the hub is away [HUB_UNREACHABLE]" in result.stderr
     assert "next    Start the hub or check its address" in result.stderr
 
 
+@pytest.mark.usefixtures("talked")
 def test_a_wait_for_an_absent_host_ends_when_the_answer_had_to_begin(
     world: World, me: Terminal
 ) -> None:
-    me.ok("new")
     world.stop_host()
     assert me.refused("send", "hello", "--wait", "--within", "1") == "ANSWER_OVERDUE"
 
 
+@pytest.mark.usefixtures("talked")
 def test_send_without_a_text_asks_the_same_question_again(me: Terminal) -> None:
-    me.ok("new")
     me.ok("send", "first")
     me.ok("send", "hello")
     first, second = (record["generation"] for record in (me.record("send"), me.record("send")))
