@@ -33,7 +33,9 @@ from replica.log.body import (
     text_of,
 )
 from replica.log.entry import Conflict
+from tests.model_host.io.held_steps import held_after
 from tests.model_host.io.served_host import ServedHost
+from tests.support.callers import until
 from tests.support.talk import Talk
 
 SEEDED = Sampling(temperature=0.9, top_p=0.95, seed=11)
@@ -117,15 +119,16 @@ async def test_an_answer_obeys_its_grammar(served: ServedHost):
     assert re.fullmatch(rf"{item}(,{item}){{2}}\.", text_of(answer.parts))
 
 
-async def test_a_restarted_host_goes_on_in_the_middle_of_a_grammar(served_real: ServedHost):
-    async with served_real.host() as host:
-        talk = await Talk.begin(served_real.replica, host.key)
-        await talk.say("Name eight animals.")
-        request = await talk.request(sampling=SEEDED, tokens=150, response_format=schema(WORDS))
-        assert await served_real.replica.wait_for(lambda: len(talk.shown(request)) > 12, 30)
-        assert talk.held.order.answer(request) is None
+async def test_a_restarted_host_goes_on_in_the_middle_of_a_grammar(served: ServedHost):
+    with held_after(16):
+        async with served.host() as host:
+            talk = await Talk.begin(served.replica, host.key)
+            await talk.say("Name eight animals.")
+            request = await talk.request(sampling=SEEDED, tokens=150, response_format=schema(WORDS))
+            assert await served.replica.wait_for(lambda: len(talk.shown(request)) > 12, 30)
+    assert talk.held.order.answer(request) is None
     shown = talk.shown(request)
-    async with served_real.host():
+    async with served.host():
         answer = await talk.answer(request)
         again = await talk.answer(await talk.regenerate(request))
     assert text_of(answer.parts).startswith(shown)
@@ -155,9 +158,9 @@ async def test_a_continued_answer_keeps_its_form(served: ServedHost):
     assert (*first.token_ids, *second.token_ids) == in_one_go.token_ids
 
 
-async def test_a_required_call_has_valid_arguments_and_its_result_is_read(served_real: ServedHost):
-    async with served_real.host() as host:
-        talk = await Talk.begin(served_real.replica, host.key)
+async def test_a_required_call_has_valid_arguments_and_its_result_is_read(served: ServedHost):
+    async with served.host() as host:
+        talk = await Talk.begin(served.replica, host.key)
         await offered(talk, WEATHER, CLOCK)
         request, answer = await talk.ask(
             "How is the weather in Rome?",
@@ -235,19 +238,21 @@ async def test_a_question_asked_while_a_tool_runs_waits_for_its_result(served: S
         assert not talk.held.order.void
 
 
-async def test_constrained_answers_in_one_batch_are_those_of_each_alone(served_real: ServedHost):
+async def test_constrained_answers_in_one_batch_are_those_of_each_alone(served: ServedHost):
     forms = [
         schema(PERSON), schema(WORDS), ResponseFormat(FormatKind.LARK, LARK),
         ResponseFormat(FormatKind.REGEX, "([A-Z][a-z]{2,9} ){6}"), None,
     ]  # fmt: skip
-    async with served_real.host() as host:
-        talks = [await Talk.begin(served_real.replica, host.key) for _ in forms]
+    async with served.host() as host:
+        talks = [await Talk.begin(served.replica, host.key) for _ in forms]
         for talk in talks:
             await talk.say("Describe a fruit.")
-        requests = [
-            await talk.request(sampling=SEEDED, tokens=16, response_format=form)
-            for talk, form in zip(talks, forms, strict=True)
-        ]
+        with held_after(0):
+            requests = [
+                await talk.request(sampling=SEEDED, tokens=16, response_format=form)
+                for talk, form in zip(talks, forms, strict=True)
+            ]
+            await until(lambda: host.host.running == len(forms))
         answers = await asyncio.gather(
             *(talk.answer(request) for talk, request in zip(talks, requests, strict=True))
         )

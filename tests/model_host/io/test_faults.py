@@ -33,7 +33,9 @@ from replica.log.body import (
 from replica.log.entry import Conflict
 from replica.log.kinds import Kind
 from replica.refusals import BodyTooLarge
+from tests.model_host.io.held_steps import held_after
 from tests.model_host.io.served_host import ServedHost, without_room_for_answers
+from tests.support.callers import until
 from tests.support.talk import Talk, text_of
 
 SEEDED = Sampling(temperature=0.9, top_p=0.95, seed=11)
@@ -59,10 +61,10 @@ async def some_words(served: ServedHost, talk: Talk, **more) -> EntryId:
 
 
 async def test_an_engine_failure_ends_the_run_with_the_text_shown(
-    served_real: ServedHost, monkeypatch: pytest.MonkeyPatch
+    served: ServedHost, monkeypatch: pytest.MonkeyPatch
 ):
-    async with served_real.host() as host:
-        talk = await Talk.begin(served_real.replica, host.key)
+    async with served.host() as host:
+        talk = await Talk.begin(served.replica, host.key)
         with monkeypatch.context() as patch:
             step, decoded = TorchEngine.step, iter(range(5))
 
@@ -77,13 +79,13 @@ async def test_an_engine_failure_ends_the_run_with_the_text_shown(
         assert answer.finish_detail.startswith("HOST_FAILED: ")
         assert len(answer.token_ids) == 6
         assert text_of(answer.parts) == talk.shown(request) != ""
-        assert list(served_real.journals.iterdir()) == []
-        assert await is_well(served_real, host)
+        assert list(served.journals.iterdir()) == []
+        assert await is_well(served, host)
         # Positions the engine left half written are not used by the next request.
         _, after = await talk.ask("Name a colour.", tokens=4)
         assert len(after.token_ids) == 4
-    async with served_real.host() as host:
-        assert await is_well(served_real, host)
+    async with served.host() as host:
+        assert await is_well(served, host)
 
 
 async def test_a_plan_that_fails_refuses_the_request(
@@ -367,14 +369,18 @@ async def test_an_answer_that_no_entry_holds_is_lost_and_its_branch_goes_on(
         assert len(more.token_ids) == 3
 
 
-async def test_a_cancelled_prefill_counts_no_prompt(served_real: ServedHost):
-    async with served_real.host() as host:
-        talk = await Talk.begin(served_real.replica, host.key)
+async def test_a_cancelled_prefill_counts_no_prompt(served: ServedHost):
+    async with served.host() as host:
+        talk = await Talk.begin(served.replica, host.key)
         await talk.say("The sea is blue. " * 350)
-        request = await talk.request(tokens=10)
-        await served_real.replica.wait_for(lambda: request in talk.held.order.seal_of, 20)
-        await talk.cancel(request)
-        answer = await talk.answer(request)
+        with held_after(1) as goes_on:
+            request = await talk.request(tokens=200, output_tokens_min=200)
+            assert await served.replica.wait_for(lambda: request in talk.held.order.seal_of, 20)
+            await talk.cancel(request)
+            there = host.replica.shelf[talk.id].order
+            await until(lambda: there.is_cancelled(request))
+            goes_on.set()
+            answer = await talk.answer(request)
     assert answer.finish_reason == FinishReason.CANCELLED
     usage = answer.usage
     counted = usage.cached_tokens + usage.restored_tokens + usage.prefilled_tokens

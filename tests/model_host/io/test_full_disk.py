@@ -26,6 +26,7 @@ from replica.log.body import Grant, Member, Role, Sampling
 from replica.log.entry import public_key
 from replica.log.kinds import Kind
 from replica.refusals import ConversationUnknown, NotAllowed, StoreFull
+from tests.model_host.io.held_steps import held_after
 from tests.model_host.io.served_host import ServedHost
 from tests.support.callers import until
 from tests.support.files import file_size_limit, full_disk
@@ -191,60 +192,66 @@ async def test_members_alone_are_told_that_the_hosts_log_is_full(served: ServedH
 
 
 async def test_an_answer_that_finds_the_hosts_log_full_is_kept_and_logged_later(
-    served_real: ServedHost,
+    served: ServedHost,
 ):
-    async with served_real.host() as host:
-        talk = await Talk.begin(served_real.replica, host.key)
+    async with served.host() as host:
+        talk = await Talk.begin(served.replica, host.key)
         failed = failures_at(host)
         await talk.say(STORY)
-        request = await talk.request(tokens=16, sampling=SEEDED)
-        assert await served_real.replica.wait_for(lambda: bool(talk.shown(request)), PATIENCE_S)
-        async with full_disk(host.replica.store):
-            assert await host.replica.wait_for(lambda: bool(failed), PATIENCE_S)
-            assert talk.held.order.answer(request) is None
+        with held_after(6) as goes_on:
+            request = await talk.request(tokens=16, sampling=SEEDED)
+            assert await served.replica.wait_for(lambda: bool(talk.shown(request)), PATIENCE_S)
+            async with full_disk(host.replica.store):
+                goes_on.set()
+                assert await host.replica.wait_for(lambda: bool(failed), PATIENCE_S)
+                assert talk.held.order.answer(request) is None
         answer = await talk.answer(request)
         assert text_of(answer.parts) == talk.shown(request)
-        await assert_the_log_is_one(served_real, host, talk)
-        assert list(served_real.journals.iterdir()) == []
+        await assert_the_log_is_one(served, host, talk)
+        assert list(served.journals.iterdir()) == []
 
 
-async def test_an_answer_that_finds_the_hub_full_is_delivered_later(served_real: ServedHost):
-    async with served_real.host() as host:
-        talk = await Talk.begin(served_real.replica, host.key)
+async def test_an_answer_that_finds_the_hub_full_is_delivered_later(served: ServedHost):
+    async with served.host() as host:
+        talk = await Talk.begin(served.replica, host.key)
         failed = failures_at(host)
         await talk.say(STORY)
-        request = await talk.request(tokens=16, sampling=SEEDED)
-        assert await served_real.replica.wait_for(lambda: bool(talk.shown(request)), PATIENCE_S)
-        async with full_disk(served_real.hub.driver.store):
-            assert await host.replica.wait_for(lambda: bool(failed), PATIENCE_S)
-            assert failed[0].fault.reason == StoreFull.reason
-            assert talk.held.order.answer(request) is None
+        with held_after(6) as goes_on:
+            request = await talk.request(tokens=16, output_tokens_min=16, sampling=SEEDED)
+            assert await served.replica.wait_for(lambda: bool(talk.shown(request)), PATIENCE_S)
+            async with full_disk(served.hub.driver.store):
+                goes_on.set()
+                assert await host.replica.wait_for(lambda: bool(failed), PATIENCE_S)
+                assert failed[0].fault.reason == StoreFull.reason
+                assert talk.held.order.answer(request) is None
         answer = await talk.answer(request)
         assert len(answer.token_ids) == 16
-        await assert_the_log_is_one(served_real, host, talk)
+        await assert_the_log_is_one(served, host, talk)
 
 
-async def test_a_run_whose_journal_was_full_resumes_at_its_token(served_real: ServedHost):
-    async with served_real.host() as host:
-        talk = await Talk.begin(served_real.replica, host.key)
+async def test_a_run_whose_journal_was_full_resumes_at_its_token(served: ServedHost):
+    async with served.host() as host:
+        talk = await Talk.begin(served.replica, host.key)
         await talk.say(STORY)
-        request = await talk.request(tokens=40, sampling=SEEDED)
-        assert await served_real.replica.wait_for(lambda: bool(talk.shown(request)), PATIENCE_S)
-        (journal,) = served_real.journals.iterdir()
-        limit = journal.stat().st_size + 3 * TOKEN_BYTES + 5
-        # Their lines would not be written to the captured output either.
-        with capture_logs() as logs, file_size_limit(limit):
-            await until(lambda: any(line["event"] == "could not answer" for line in logs))
-            assert journal.stat().st_size == limit  # the last token is torn
-            assert talk.held.order.answer(request) is None
-            stalled = [(request, StoreError.reason)]
-            await until(lambda: stalled == [(v.request, v.failure) for v in host.host.views()])
+        with held_after(6) as goes_on:
+            request = await talk.request(tokens=40, output_tokens_min=40, sampling=SEEDED)
+            assert await served.replica.wait_for(lambda: bool(talk.shown(request)), PATIENCE_S)
+            (journal,) = served.journals.iterdir()
+            limit = journal.stat().st_size + 8 * TOKEN_BYTES + 5
+            # Their lines would not be written to the captured output either.
+            with capture_logs() as logs, file_size_limit(limit):
+                goes_on.set()
+                await until(lambda: any(line["event"] == "could not answer" for line in logs))
+                assert journal.stat().st_size == limit  # the last token is torn
+                assert talk.held.order.answer(request) is None
+                stalled = [(request, StoreError.reason)]
+                await until(lambda: stalled == [(v.request, v.failure) for v in host.host.views()])
         (reason,) = {line["reason"] for line in logs if line["event"] == "could not answer"}
         assert reason == StoreError.reason
         answer = await talk.answer(request)
         assert len(answer.token_ids) == 40
         assert text_of(answer.parts) == talk.shown(request)
-        await assert_the_log_is_one(served_real, host, talk)
+        await assert_the_log_is_one(served, host, talk)
         again = await talk.answer(await talk.regenerate(request))
         assert again.token_ids == answer.token_ids
 

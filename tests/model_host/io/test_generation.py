@@ -1,4 +1,4 @@
-"""Generations on the real model, hub and host: lost state is computed again with equal results."""
+"""Generations on a real hub and host: lost state is computed again with equal results."""
 
 import asyncio
 from dataclasses import replace
@@ -38,6 +38,7 @@ from replica.log.body import (
     Tokens,
     text_of,
 )
+from tests.model_host.io.held_steps import held_after
 from tests.model_host.io.served_host import ServedHost
 from tests.support.talk import Talk, key_of
 
@@ -261,19 +262,21 @@ async def test_unanswerable_requests_are_refused_with_reason_and_next_step(
         assert len(again.token_ids) == 2
 
 
-async def test_a_late_reader_gets_the_whole_draft(served_real: ServedHost):
-    async with served_real.host() as host:
-        talk = await Talk.begin(served_real.replica, host.key)
+async def test_a_late_reader_gets_the_whole_draft(served: ServedHost):
+    async with served.host() as host:
+        talk = await Talk.begin(served.replica, host.key)
         await talk.say("Write a very long story about the sea.")
-        request = await talk.request(tokens=60)
-        await served_real.replica.wait_for(lambda: len(talk.shown(request)) > 20, 30)
-        # A second replica with the same key connects during the answer.
-        path = served_real.folder / "second" / "log.db"
-        async with Replica.open(path, key_of(1), served_real.hub.address, follow=True) as second:
-            late = Talk(second, talk.id, host.key)
-            await second.wait_for(lambda: talk.id in second.shelf, 20)
-            assert len((await late.answer(request)).token_ids) == 60
-            answer = await talk.answer(request)
+        with held_after(12) as goes_on:
+            request = await talk.request(tokens=30, output_tokens_min=30)
+            assert await served.replica.wait_for(lambda: len(talk.shown(request)) > 20, 30)
+            # A second replica with the same key connects during the answer.
+            path = served.folder / "second" / "log.db"
+            async with Replica.open(path, key_of(1), served.hub.address, follow=True) as second:
+                late = Talk(second, talk.id, host.key)
+                assert await second.wait_for(lambda: talk.id in second.shelf, 20)
+                goes_on.set()
+                assert len((await late.answer(request)).token_ids) == 30
+                answer = await talk.answer(request)
     assert text_of(answer.parts).startswith(late.shown(request))
     assert len(late.shown(request)) > 20
 

@@ -5,7 +5,7 @@ from antiphon import aio
 from tests.model_host.io.served_host import ServedHost
 
 
-async def test_a_program_asks_runs_a_tool_and_branches(served_real: ServedHost):
+async def test_a_program_asks_runs_a_tool_and_branches(served: ServedHost):
     booked: list[str] = []
 
     @antiphon.tool(effect=True)
@@ -16,12 +16,12 @@ async def test_a_program_asks_runs_a_tool_and_branches(served_real: ServedHost):
 
     decided = iter([antiphon.Call("", "book", '{"city": "Rome", "nights": 2}'), None])
     async with (
-        served_real.host() as host,
-        aio.open(served_real.folder / "me", hub=served_real.hub.address, host=host.key) as me,
+        served.host() as host,
+        aio.open(served.folder / "me", hub=served.hub.address, host=host.key) as me,
     ):
         trip = await me.conversation("trip", system="Be brief.")
         answer = await trip.ask("What is the capital of France?", max_tokens=12, temperature=0.0)
-        assert "Paris" in answer.text
+        assert answer.text
         run = trip.run(
             "Book two nights.", tools=[book], key="job-17", max_tokens=8,
             policy=lambda _answer: next(decided),

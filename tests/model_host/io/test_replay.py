@@ -1,4 +1,4 @@
-"""Replays of honest conversations, on the real model, hub and host."""
+"""Replays of honest conversations, on a real hub and host."""
 
 import asyncio
 from dataclasses import replace
@@ -11,6 +11,7 @@ from replica.errors import AntiphonError
 from replica.io.calls.host_calls import HostCalls
 from replica.log.body import FinishReason, LogitBias, Sampling, Speaker, ToolDefinition, Tools
 from replica.refusals import ArgumentInvalid, ConversationUnknown
+from tests.model_host.io.held_steps import held_after
 from tests.model_host.io.replaying import replay
 from tests.model_host.io.served_host import ServedHost
 from tests.support.talk import Talk, key_of
@@ -99,18 +100,19 @@ async def test_only_members_get_a_replay(served: ServedHost):
                     pass
 
 
-async def test_one_replay_runs_at_a_time_and_ends_when_its_caller_leaves(served_real: ServedHost):
-    async with served_real.host() as host:
-        talk = await Talk.begin(served_real.replica, host.key)
+async def test_one_replay_runs_at_a_time_and_ends_when_its_caller_leaves(served: ServedHost):
+    async with served.host() as host:
+        talk = await Talk.begin(served.replica, host.key)
         request, _ = await talk.ask("Tell me a long story.", tokens=60, output_tokens_min=60)
         async with HostCalls(host.address, talk.replica.key, host.key) as calls:
-            events = calls.replay(talk.id, ReplayMode.VERIFY)
-            await anext(events)
-            with pytest.raises(AntiphonError) as refused:
-                await replay(talk, host)
-            assert refused.value.reason == ReplayBusy.reason
-            assert refused.value.retry_after_s
-            await events.aclose()
+            with held_after(0):
+                events = calls.replay(talk.id, ReplayMode.VERIFY)
+                await anext(events)
+                with pytest.raises(AntiphonError) as refused:
+                    await replay(talk, host)
+                assert refused.value.reason == ReplayBusy.reason
+                assert refused.value.retry_after_s
+                await events.aclose()
         for _ in range(1000):
             if not host.replays.is_busy:
                 break
@@ -120,21 +122,24 @@ async def test_one_replay_runs_at_a_time_and_ends_when_its_caller_leaves(served_
         assert (await replay(talk, host)).of(talk, request).outcome == Outcome.ACCEPTED
 
 
-async def test_an_answer_in_progress_is_not_starved_by_a_replay(served_real: ServedHost):
-    async with served_real.host() as host:
-        talk = await Talk.begin(served_real.replica, host.key)
-        text = "The river runs through the valley to the sea. " * 40
+async def test_an_answer_in_progress_is_not_starved_by_a_replay(served: ServedHost):
+    async with served.host() as host:
+        talk = await Talk.begin(served.replica, host.key)
+        text = "The river runs through the valley to the sea. " * 120
         await talk.ask(text, tokens=3)
-        other = await Talk.begin(served_real.replica, host.key)
+        other = await Talk.begin(served.replica, host.key)
         await other.say("Tell me a story.")
-        running = await other.request(tokens=90, output_tokens_min=90, sampling=SEEDED)
-        await other.replica.wait_for(lambda: len(other.shown(running)) > 5, 30)
-        steps, before = [], host.thread.counts.batch.steps
-        async with HostCalls(host.address, talk.replica.key, host.key) as calls:
-            async for event in calls.replay(talk.id, ReplayMode.VERIFY):
-                steps.append(host.thread.counts.batch.steps - before)
-                if isinstance(event, Finding):
-                    assert event.outcome == Outcome.ACCEPTED
+        steps = []
+        with held_after(12) as goes_on:
+            running = await other.request(tokens=90, output_tokens_min=90, sampling=SEEDED)
+            await other.replica.wait_for(lambda: len(other.shown(running)) > 5, 30)
+            before = host.thread.counts.batch.steps
+            async with HostCalls(host.address, talk.replica.key, host.key) as calls:
+                async for event in calls.replay(talk.id, ReplayMode.VERIFY):
+                    goes_on.set()
+                    steps.append(host.thread.counts.batch.steps - before)
+                    if isinstance(event, Finding):
+                        assert event.outcome == Outcome.ACCEPTED
         # Chunks are short beside it, and a step lies between two of them.
         assert len(set(steps)) > 3
         assert len((await other.answer(running)).token_ids) == 90

@@ -24,6 +24,7 @@ from replica.log.body import (
     Usage,
     text_of,
 )
+from tests.model_host.io.held_steps import held_after
 from tests.model_host.io.replaying import Replayed, replay
 from tests.model_host.io.served_host import ServedHost, without_room_for_answers
 from tests.support.talk import Talk
@@ -248,52 +249,53 @@ async def test_a_missing_body_is_named_and_stops_its_own_branch_alone(served: Se
 
 
 async def test_runs_that_a_crash_cut_off_are_accepted_if_their_recipes_are_stated(
-    served_real: ServedHost,
+    served: ServedHost,
 ):
-    other_class = replace(served_real.engine, numerics_class=bytes(OTHER))
-    closed_by = [other_class, with_another_template(served_real.engine), served_real.engine]
+    other_class = replace(served.engine, numerics_class=bytes(OTHER))
+    closed_by = [other_class, with_another_template(served.engine), served.engine]
     requests = []
-    async with served_real.host() as host:
-        talk = await Talk.begin(served_real.replica, host.key)
+    async with served.host() as host:
+        talk = await Talk.begin(served.replica, host.key)
         await talk.ask("Name a river.", tokens=4)
     for closing in closed_by:
-        async with served_real.host():
-            await talk.say("Tell me a long story about it.")
-            requests.append(
-                await talk.request(tokens=90, output_tokens_min=90, sampling=SEEDED, logprobs=1)
-            )
-            assert await talk.replica.wait_for(lambda: len(talk.shown(requests[-1])) > 10, 60)
-        async with served_real.host(closing):
+        with held_after(8):
+            async with served.host():
+                await talk.say("Tell me a long story about it.")
+                requests.append(
+                    await talk.request(tokens=30, output_tokens_min=30, sampling=SEEDED, logprobs=1)
+                )
+                assert await talk.replica.wait_for(lambda: len(talk.shown(requests[-1])) > 10, 60)
+        async with served.host(closing):
             await talk.answer(requests[-1])
     answers = [talk.held.order.answer(request) for request in requests]
     stopped, whole = FinishReason.INTERRUPTED, FinishReason.LENGTH
     assert [answer.finish_reason for answer in answers] == [stopped, stopped, whole]
-    async with served_real.host() as host:
+    async with served.host() as host:
         got = await replay(talk, host)
     found = [got.of(talk, request) for request in requests]
     accepted = Outcome.ACCEPTED
     assert [one.outcome for one in found] == [accepted, Outcome.UNDECIDED, accepted]
     assert [one.cause for one in found] == [Cause.NONE, Cause.SAMPLING_UNKNOWN, Cause.NONE]
     assert found[0].checked_tokens == len(answers[0].token_ids) > 0
-    assert (found[1].checked_tokens, found[2].checked_tokens) == (0, 90)
+    assert (found[1].checked_tokens, found[2].checked_tokens) == (0, 30)
 
 
 async def test_a_form_that_was_complete_when_its_host_stopped_is_no_difference(
-    served_real: ServedHost, monkeypatch: pytest.MonkeyPatch
+    served: ServedHost, monkeypatch: pytest.MonkeyPatch
 ):
-    async with served_real.host() as host:
-        talk = await Talk.begin(served_real.replica, host.key)
+    async with served.host() as host:
+        talk = await Talk.begin(served.replica, host.key)
         refused = without_room_for_answers(host, monkeypatch)
         await talk.say("Is the sky blue?")
         wanted = ResponseFormat(FormatKind.REGEX, "yes|no")
         request = await talk.request(tokens=50, response_format=wanted)
         await asyncio.wait_for(refused.wait(), 60)
-    other_class = replace(served_real.engine, numerics_class=bytes(OTHER))
-    async with served_real.host(other_class) as host:
+    other_class = replace(served.engine, numerics_class=bytes(OTHER))
+    async with served.host(other_class) as host:
         answer = await talk.answer(request)
         assert text_of(answer.parts) in ("yes", "no")
         there = (await replay(talk, host)).of(talk, request)
-    async with served_real.host() as host:
+    async with served.host() as host:
         here = (await replay(talk, host)).of(talk, request)
     assert (there.outcome, there.cause) == (Outcome.UNDECIDED, Cause.OTHER_NUMERICS)
     assert (here.outcome, here.cause) == (Outcome.ACCEPTED, Cause.NONE)

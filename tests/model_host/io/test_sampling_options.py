@@ -1,4 +1,4 @@
-"""What a request can ask of the sampler, on the real model, hub and host."""
+"""What a request can ask of the sampler, on a real hub and host."""
 
 from dataclasses import replace
 
@@ -8,6 +8,7 @@ from model_host.generation import runner
 from model_host.refusals import SamplingInvalid, StopInvalid
 from replica.log import codec
 from replica.log.body import FinishReason, LogitBias, Sampling, text_of
+from tests.model_host.io.held_steps import held_after
 from tests.model_host.io.served_host import ServedHost
 from tests.support.talk import Talk
 
@@ -123,16 +124,19 @@ async def test_log_probabilities_are_recorded_at_each_token(served: ServedHost):
 
 
 async def test_a_resumed_answer_has_the_log_probabilities_of_all_its_tokens(
-    served_real: ServedHost,
+    served: ServedHost,
 ):
     warm = Sampling(temperature=0.9, seed=5)
-    async with served_real.host() as host:
-        talk = await Talk.begin(served_real.replica, host.key)
-        await talk.say("Write a very long story about the sea.")
-        request = await talk.request(tokens=36, sampling=warm, logprobs=20)
-        assert await served_real.replica.wait_for(lambda: len(talk.shown(request)) > 20, 30)
+    with held_after(12):
+        async with served.host() as host:
+            talk = await Talk.begin(served.replica, host.key)
+            await talk.say("Write a very long story about the sea.")
+            request = await talk.request(
+                tokens=36, output_tokens_min=36, sampling=warm, logprobs=20
+            )
+            assert await served.replica.wait_for(lambda: len(talk.tokens(request)) > 8, 30)
     assert talk.held.order.answer(request) is None
-    async with served_real.host():
+    async with served.host():
         resumed = await talk.answer(request)
         whole = await talk.answer(await talk.regenerate(request))
     assert len(resumed.logprobs) == len(resumed.token_ids) == 36

@@ -25,19 +25,20 @@ from replica.log.entry import public_key
 from replica.refusals import ArgumentInvalid, ConversationUnknown, NotAllowed, Unauthenticated
 from syncd.io.config import HubConfig
 from syncd.io.server import start as start_hub
+from tests.model_host.io.held_steps import held_after
 from tests.support.hub_views import refusal
 from tests.support.talk import Talk, key_of
 
 
 @pytest.fixture
 async def talk_and_host(
-    tmp_path: Path, engine_of: Callable[[str], TorchEngine]
+    tmp_path: Path, small_of: Callable[[str], TorchEngine]
 ) -> AsyncIterator[tuple[Talk, HostServer]]:
     hub = await start_hub(HubConfig(data_dir=tmp_path / "hub", listen="127.0.0.1:0"))
     config = HostConfig(data_dir=tmp_path / "host", hub=hub.address)
     path = tmp_path / "replica" / "log.db"
     async with (
-        start_host(config, engine_of("bf16")) as host,
+        start_host(config, small_of("bf16")) as host,
         Replica.open(path, key_of(1), hub.address) as replica,
     ):
         yield await Talk.begin(replica, host.key), host
@@ -79,18 +80,23 @@ async def test_readers_evict_nothing_and_running_answers_are_not_evicted(
     heads = tuple(talk.held.log.membership_heads())
     await talk.replica.append(talk.id, Member(grant), parents=heads)
     await talk.say("Write a very long story about the sea.")
-    request = await talk.request(tokens=100)
-    await talk.replica.wait_for(lambda: len(talk.shown(request)) > 20, 30)
     asked = pb.EvictRequest(conversation=talk.id, checkpoints=True)
-    async with HostCalls(host.address, reader, host.key) as calls:
-        with pytest.raises(NotAllowed):
-            await calls._call("Evict", asked)
-    async with HostCalls(host.address, talk.replica.key, host.key) as calls:
-        with pytest.raises(AntiphonError) as refused:
-            await calls._call("Evict", asked)
+    async with (
+        HostCalls(host.address, reader, host.key) as calls_of_reader,
+        HostCalls(host.address, talk.replica.key, host.key) as calls,
+    ):
+        with held_after(12) as goes_on:
+            request = await talk.request(tokens=200, output_tokens_min=200)
+            assert await talk.replica.wait_for(lambda: len(talk.shown(request)) > 20, 30)
+            await calls.describe()  # it has a ticket now
+            with pytest.raises(NotAllowed):
+                await calls_of_reader._call("Evict", asked)
+            goes_on.set()
+            with pytest.raises(AntiphonError) as refused:
+                await calls._call("Evict", asked)
         assert refused.value.reason == "CACHE_BUSY"
-        assert len((await talk.answer(request)).token_ids) == 100
-        assert (await calls._call("Evict", asked)).memory_tokens > 100
+        assert len((await talk.answer(request)).token_ids) == 200
+        assert (await calls._call("Evict", asked)).memory_tokens > 200
 
 
 async def test_a_host_can_be_described_at_any_moment_of_a_turn(
