@@ -13,7 +13,7 @@ from tests.simulation.world import Outcome, run_seed
 
 pytestmark = pytest.mark.xdist_group("schedules")  # one process plays them, once for all tests
 
-SEEDS, CHUNK, SYNCING = 150, 25, 20
+SEEDS, CHUNK, SYNCING = 100, 25, 14
 """Planted bugs are found with seeds and mixes of their own (test_planted_bugs.py)."""
 
 

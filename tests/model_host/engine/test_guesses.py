@@ -33,10 +33,10 @@ REPEATED = ResponseFormat(FormatKind.REGEX, "( (one|two) (red|blue|green) apples
 
 REQUESTS = {
     "beyond a slab": (LINE * 63, ASKED),
-    "greedy": (LINE * 7, ASKED),
-    "drawn": (LINE * 12, replace(ASKED, sampling=Sampling(temperature=0.9, seed=5), logprobs=2)),
+    "greedy": (LINE * 5, ASKED),
+    "drawn": (LINE * 6, replace(ASKED, sampling=Sampling(temperature=0.9, seed=5), logprobs=2)),
     "penalised": (
-        LINE * 8,
+        LINE * 5,
         replace(
             ASKED,
             sampling=Sampling(temperature=0.3, seed=6, repetition_penalty=1.02, penalty_window=64),
@@ -44,7 +44,7 @@ REQUESTS = {
         ),
     ),
     "constrained": (
-        LINE * 8,
+        LINE * 5,
         replace(ASKED, sampling=Sampling(temperature=0.9, seed=7), response_format=REPEATED),
     ),
 }
