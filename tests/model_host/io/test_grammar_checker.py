@@ -44,8 +44,9 @@ async def test_a_grammar_that_does_not_compile_is_refused_in_the_engines_words()
 
 @pytest.mark.parametrize("source", [ENDLESS, DEEP], ids=["endless", "deep"])
 async def test_a_grammar_that_would_hang_or_crash_the_host_is_refused(
-    source: GrammarSource,
+    source: GrammarSource, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(grammar_checker, "GRAMMAR_CPU_S_MAX", 0.3)
     with pytest.raises(GrammarInvalid, match="too much") as caught:
         await GrammarChecker().check(source, OWNER)
     assert caught.value.is_costly

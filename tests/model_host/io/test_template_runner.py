@@ -31,8 +31,8 @@ HUGE = '{% set x = "a" * 8000000000 %}'
 WIDE = "{{ 'a'|center(8000000000) }}"
 COUNTING = "{% for m in messages %}{{ messages|length }}{{ m.content }}{% endfor %}"
 QUICK_S = 30.0
-CPU_S = 0.3
-"""Time of a template that takes too much; others take a hundredth."""
+CPU_S = 0.15
+"""Time of a template that takes too much; others take a twentieth at most."""
 ONE = [{"content": "a"}]
 
 
