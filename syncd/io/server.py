@@ -83,8 +83,14 @@ class HubServer:
         await asyncio.gather(self.driver.failed(), server_failed(self._server))
 
 
-RENEWAL_CHECK_S = 24 * 3600.0
-"""Interval at which a running hub looks at its certificate's end."""
+RENEWAL_CHECK_S = 60.0
+"""Interval at which a running hub looks at its certificate.
+
+If the clock was off when the certificate was made, as on a machine without a clock of its own,
+clients refuse it once the clock is right.
+"""
+RENEWAL_AGAIN_S = 3600.0
+"""Pause after a certificate that the disk refused."""
 
 
 async def start(config: HubConfig) -> HubServer:
@@ -172,8 +178,9 @@ async def _renew(certificate: CertificateFile) -> None:
         try:
             certificate.renew_if_due(datetime.now(UTC))
         except StoreError:
-            # There are weeks left: it is tried again, and the hub goes on.
+            # Mostly there are weeks left: it is tried again, and the hub goes on.
             log.exception("the certificate was not renewed")
+            await asyncio.sleep(RENEWAL_AGAIN_S)
 
 
 def _blobs(data_dir: Path, config: HubConfig) -> BlobStores:

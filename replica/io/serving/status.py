@@ -26,6 +26,9 @@ DOMAIN = "antiphon.v1"
 _NO_GREETING = "timed out before receiving SETTINGS frame"
 """Words of gRPC for a peer that accepts a connection and sends nothing."""
 
+_OFF_CLOCK = ("certificate has expired", "certificate is not yet valid")
+"""Words of OpenSSL for a certificate of another time."""
+
 _CODES: tuple[tuple[type[AntiphonError], grpc.StatusCode], ...] = (
     (refusals.Unauthenticated, grpc.StatusCode.UNAUTHENTICATED),
     (refusals.ProofInvalid, grpc.StatusCode.UNAUTHENTICATED),
@@ -116,6 +119,15 @@ class NotServed(refusals.HubUnreachable):
     next_step = "Check the address: what listens there is no hub, or one of another version."
 
 
+class CertificateOutdated(refusals.HubUnreachable):
+    """By the clock of this machine, the hub's certificate is not valid now."""
+
+    next_step = (
+        "Compare this machine's clock with the hub's, and set the wrong one. The hub replaces its"
+        " certificate within a minute of that; entries are kept and are sent on reconnect."
+    )
+
+
 def error_of(fault: Fault) -> AntiphonError:
     """Return the typed error of a peer's fault."""
     for kind in _classes():
@@ -136,6 +148,8 @@ def from_rpc_error(error: grpc.aio.AioRpcError) -> AntiphonError:
         return refusals.FrameTooLarge(fault.detail)  # gRPC's own limit
     if not fault.reason and code is grpc.StatusCode.UNIMPLEMENTED:
         return NotServed()
+    if not fault.reason and any(words in fault.detail for words in _OFF_CLOCK):
+        return CertificateOutdated()
     if not fault.reason:
         return refusals.HubUnreachable(_words_of(code, fault.detail))
     return error_of(fault)

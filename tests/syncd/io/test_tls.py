@@ -4,7 +4,7 @@
 """
 
 from collections.abc import AsyncIterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +23,10 @@ from replica.io.serving.tls_refusals import HubKeyUnknown, TlsRequired
 from replica.log import Genesis
 from replica.log.entry import public_key
 from replica.refusals import ArgumentInvalid, HubUnreachable, PeerIdentityChanged, ProofInvalid
+from syncd.io import server
 from syncd.io.config import HubConfig
 from syncd.io.server import HubServer, start
+from tests.support.callers import until
 from tests.support.talk import key_of
 
 ME = key_of(1)
@@ -139,6 +141,37 @@ async def test_a_renewed_certificate_costs_a_new_connection(hub: HubServer, stor
     assert (await calls.authenticate())[0] == hub.key
     assert calls.channel is not first
     await calls.close()
+
+
+@pytest.mark.parametrize("days", [-500, 500])
+async def test_a_clock_that_was_set_right_costs_no_restart(
+    tmp_path: Path, store: Store, monkeypatch: pytest.MonkeyPatch, days: int
+) -> None:
+    """The clock was off while the certificate was made, as of a machine without a battery."""
+    assert server.RENEWAL_CHECK_S <= 60, "the next step of CertificateOutdated says so"
+    monkeypatch.setattr(server, "RENEWAL_CHECK_S", 0.01)
+    hub = await start(HubConfig(data_dir=tmp_path / "hub", listen="127.0.0.2:0"))
+    assert hub.certificate is not None
+    made = hub.certificate.current = make_certificate(datetime.now(UTC) + timedelta(days=days))
+    await until(lambda: hub.certificate is not None and hub.certificate.current is not made)
+    calls = HubCalls(hub.addresses[0], ME, store, hub.key)
+    assert (await calls.authenticate())[0] == hub.key
+    await calls.close()
+    await hub.stop()
+
+
+@pytest.mark.parametrize("days", [-500, 500])
+async def test_where_a_clock_is_off_the_step_is_to_compare_the_clocks(
+    hub: HubServer, tmp_path: Path, days: int
+) -> None:
+    assert hub.certificate is not None
+    hub.certificate.current = make_certificate(datetime.now(UTC) + timedelta(days=days))
+    async with Replica.open(tmp_path / "a", ME, hub.addresses[1], hub_key=hub.key) as replica:
+        assert await replica.wait_for(lambda: replica.hub.is_tried, 10)
+        error = replica.hub.last_error
+    assert isinstance(error, HubUnreachable)
+    assert "By the clock of this machine" in error.detail
+    assert error.next_step.startswith("Compare this machine's clock with the hub's")
 
 
 async def test_plain_text_is_not_answered_off_loopback(hub: HubServer) -> None:
