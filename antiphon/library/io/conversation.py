@@ -90,6 +90,7 @@ class Conversation(Members):
         refusal or an interruption, until a tool with an effect has started. `policy(answer)`
         returns the program's own next call, or None.
         `timeout_s` limits the time, in seconds, without a step of this turn or of one ahead of it.
+        Time in which this process is stopped does not count.
         If the process that holds the folder is suspended meanwhile, the run waits 30 s for it.
         `calls_max` limits the tool calls under the key, including those of earlier runs. Further
         calls are not made but answered as errors, and the run ends with RunTooLong. The branch is

@@ -13,6 +13,7 @@ import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from math import inf
 
 from replica.conversation import (
     Conversation,
@@ -44,6 +45,8 @@ from replica.log import (
 
 BEGIN_GRACE_MS = 1_000
 """Time for the news of an answer that has begun in time, or of its refusal."""
+STOPPED_S = 1.0
+"""Seconds by which a wait ends late only in a process that did not run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,21 +212,24 @@ class AnswerWatch:
         """Wait for an event that may bring news, at most `look_again_s` seconds.
 
         Raises AnswerOverdue after `silence_max_s` seconds of such waits without
-        a step towards the answer in between (DECISIONS D441), or the refusal of a hub, or of the
-        store here, that takes nothing for now.
+        a step towards the answer in between (DECISIONS D441, D650), or the refusal of a hub, or
+        of the store here, that takes nothing for now.
         """
         began, left_s, is_awake = time.monotonic(), None, False
         if silence_max_s is not None:
             left_s = silence_max_s - self._silent_s
-        bounds = [
-            bound for bound in (left_s, look_again_s, self._begin_left_s()) if bound is not None
-        ]
+        bounds = (left_s, look_again_s, self._begin_left_s())
+        bound_s = min((bound for bound in bounds if bound is not None), default=inf)
         with suppress(TimeoutError):
-            async with asyncio.timeout(min(bounds, default=None)):
+            async with asyncio.timeout(bound_s if bound_s < inf else None):
                 await self._awake.wait()
             # Without time left, an event that is no step comes too late to look at.
             is_awake = left_s is None or left_s > 0
-        self._silent_s += time.monotonic() - began
+        waited_s = time.monotonic() - began
+        if waited_s - max(bound_s, 0.0) > STOPPED_S:
+            # This process did not run, and has yet to read what came meanwhile (DECISIONS D650).
+            return
+        self._silent_s += waited_s
         if silence_max_s is not None and self._silent_s >= silence_max_s and not is_awake:
             if self._not_stored is not None:
                 raise self._not_stored

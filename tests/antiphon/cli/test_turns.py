@@ -1,6 +1,7 @@
 """Turns as a library: progress, deltas, new runs, timeouts, refusals, places."""
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
@@ -235,6 +236,31 @@ async def test_silence_ends_in_a_typed_error(scene: Scene) -> None:
     with pytest.raises(AnswerOverdue):
         async for _ in events:
             pass
+
+
+async def test_while_this_process_is_stopped_nobody_else_is_silent(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As by SIGSTOP: what came meanwhile is read behind it."""
+    monkeypatch.setattr(answers, "STOPPED_S", 0.1)
+    scene.gate.clear()
+    events = turns.ask(
+        scene.replica,
+        scene.conversation,
+        "one two three",
+        scene.here,
+        scene.options,
+        silence_max_s=0.5,
+    )
+
+    async def finished() -> answers.TurnEvent:
+        return [event async for event in events][-1]
+
+    asking = asyncio.create_task(finished())
+    await scene.reached.wait()
+    scene.gate.set()
+    time.sleep(0.8)  # noqa: ASYNC251  # nothing runs in this process
+    assert isinstance(await asking, Finished)
 
 
 async def test_an_answer_that_has_begun_in_time_is_waited_for(scene: Scene) -> None:
