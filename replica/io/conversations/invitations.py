@@ -26,7 +26,7 @@ from replica.conversation import (
     judge,
     judge_by_record,
 )
-from replica.errors import AntiphonError
+from replica.errors import AntiphonError, with_step
 from replica.ids import ConversationId, PublicKey
 from replica.io.conversations import petnames
 from replica.io.conversations.begin import grant
@@ -109,7 +109,12 @@ async def invite(
         os.urandom(INVITATION_SECRET_BYTES),
     )
     request = pb.OpenMailboxRequest(mailbox=made.mailbox, expire_time_ms=made.expire_time_ms)
-    await calls.unary(InvitationServiceStub, "OpenMailbox", request, timeout_s)
+    try:
+        await calls.unary(InvitationServiceStub, "OpenMailbox", request, timeout_s)
+    except ArgumentInvalid as error:
+        # No argument of the caller is in the request: the hub refuses the time.
+        with_step(error, "Compare this machine's clock with the hub's.")
+        raise
     async with replica.processes.changing(ISSUED):
         # The time is taken here: no grant of this store is being written now.
         issued = Issued(made, name, rpc.now_ms())

@@ -17,8 +17,8 @@ from replica import limits
 from replica.conversation import Issued, JoinVerdict
 from replica.conversation.invitation import InviteExpired, InviteRevoked, JoinPending
 from replica.ids import ConversationId, short
-from replica.io import begin, invite, issued_invitations, require_link, revoke_invitation
-from replica.io.conversations import invitations, joining
+from replica.io import invite, require_link, revoke_invitation
+from replica.io.conversations import begin, invitations, issued_invitations, joining
 from replica.io.conversations.invitations import (
     InvitationsExceeded,
     Joined,
@@ -39,7 +39,7 @@ from replica.io.driver.replica import Replica
 from replica.io.serving.rpc import now_ms
 from replica.log import Grant, Role
 from replica.log.body import Genesis
-from replica.refusals import PeerIdentityChanged, ValueDamaged
+from replica.refusals import ArgumentInvalid, PeerIdentityChanged, ValueDamaged
 from syncd.io.config import HubConfig
 from syncd.io.server import start
 from tests.support.callers import until
@@ -140,6 +140,19 @@ async def test_one_that_is_revoked_makes_room_for_another(
         assert await redeemed(ada, bob, made[-1]) == [JoinVerdict.GRANTED]
         kept = await issued_invitations(ada.store)
         assert [one.name for one in kept] == [f"guest {number}" for number in (1, 2, 3, 4, 5, 6)]
+
+
+async def test_who_invites_with_a_clock_that_is_off_is_told_to_compare_the_clocks(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As one that is two days ahead, or behind by more than a day."""
+    async with place.ada() as inviter:
+        conversation = await shared(inviter)
+        for end_s in (3 * 24 * 3600, -1):
+            monkeypatch.setattr(invitations, "INVITATION_LIFETIME_S", end_s)
+            with pytest.raises(ArgumentInvalid, match="by the hub's clock") as refused:
+                await invite(inviter, conversation, "bob")
+            assert refused.value.next_step == "Compare this machine's clock with the hub's."
 
 
 async def test_a_damaged_row_of_invitations_hinders_no_grant(place: Place) -> None:
