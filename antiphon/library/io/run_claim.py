@@ -30,7 +30,8 @@ from replica.conversation import (
 )
 from replica.errors import AntiphonError
 from replica.ids import ConversationId, EntryId, short
-from replica.io import LOOK_AGAIN_S, AnswerOverdue, AnswerWatch, Replica
+from replica.io import LOOK_AGAIN_S, AnswerOverdue, Replica
+from replica.io.requests import AnswerWatch, was_stopped
 from replica.log import Conflict
 
 CLAIM_S = 0.5
@@ -91,7 +92,11 @@ class RunClaim:
             if self._silence_max_s is not None and silent_s >= self._silence_max_s:
                 detail = f"another run has the key, and gave no news for {silent_s:.0f} s"
                 raise AnswerOverdue(detail)
+            began = time.monotonic()
             await news.wait(LOOK_AGAIN_S)
+            waited_s = time.monotonic() - began
+            if was_stopped(waited_s, LOOK_AGAIN_S):
+                heard_at += waited_s
 
     async def held_for(
         self,

@@ -143,6 +143,14 @@ async def follow_answer(
         watch.stop()
 
 
+def was_stopped(waited_s: float, bound_s: float) -> bool:
+    """Say whether a wait ended so late that this process did not run meanwhile.
+
+    It has yet to read what came, so that the wait is no silence of others (DECISIONS D650).
+    """
+    return waited_s - max(bound_s, 0.0) > STOPPED_S
+
+
 class AnswerWatch:
     """The news of a request's log and draft, compared after every event.
 
@@ -226,8 +234,7 @@ class AnswerWatch:
             # Without time left, an event that is no step comes too late to look at.
             is_awake = left_s is None or left_s > 0
         waited_s = time.monotonic() - began
-        if waited_s - max(bound_s, 0.0) > STOPPED_S:
-            # This process did not run, and has yet to read what came meanwhile (DECISIONS D650).
+        if was_stopped(waited_s, bound_s):
             return
         self._silent_s += waited_s
         if silence_max_s is not None and self._silent_s >= silence_max_s and not is_awake:

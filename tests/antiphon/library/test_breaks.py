@@ -5,6 +5,7 @@ import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -15,7 +16,9 @@ import pytest
 import antiphon
 from antiphon import aio
 from antiphon.library.io import run_claim
+from antiphon.library.io.run_news import RunNews
 from antiphon.library.tools import RESULT_BYTES_MAX, text_of_result
+from replica.io import answers
 from replica.io.requests.answer_errors import AnswerOverdue
 from replica.log.body import ToolCall
 from replica.refusals import ArgumentInvalid
@@ -75,6 +78,30 @@ async def test_a_run_of_a_silent_one_under_its_key_is_overdue(one_form: Lab):
         with pytest.raises(AnswerOverdue, match="another run has the key"):
             await trip.ask("Act.", key="job-17", timeout_s=0.2)
         await events.aclose()
+
+
+async def test_a_run_that_waits_looks_again_after_its_process_was_stopped(
+    one_form: Lab, monkeypatch: pytest.MonkeyPatch
+):
+    wait, waits = RunNews.wait, 0
+
+    async def stopped(news: RunNews, timeout_s: float) -> None:
+        nonlocal waits
+        waits += 1
+        if waits == 1:
+            time.sleep(0.5)  # noqa: ASYNC251  # nothing runs in this process
+        await wait(news, timeout_s)
+
+    monkeypatch.setattr(answers, "STOPPED_S", 0.2)
+    monkeypatch.setattr(RunNews, "wait", stopped)
+    async with one_form.open() as me:
+        trip = await me.conversation("trip")
+        events = aiter(trip.run("Act.", key="job-17"))
+        await anext(events)  # and nobody reads on
+        with pytest.raises(AnswerOverdue, match="another run has the key"):
+            await trip.ask("Act.", key="job-17", timeout_s=0.3)
+        await events.aclose()
+    assert waits > 1
 
 
 async def test_words_of_others_are_no_news_of_a_run_that_is_waited_for(one_form: Lab):
