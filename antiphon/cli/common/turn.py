@@ -94,7 +94,10 @@ def options_for(
     """
     given = {name: value for name, value in (changes or {}).items() if value is not None}
     within_s = given.pop("answer_within_s", None)
-    answer_by_ms = now_ms() + int(min(within_s, WITHIN_S_MAX) * 1000) if within_s is not None else 0
+    answer_by_ms = 0
+    if within_s is not None:
+        # Of a clock before 1970 too it is a time, so that the author names the clock.
+        answer_by_ms = max(1, now_ms() + int(min(within_s, WITHIN_S_MAX) * 1000))
     form = {name: given.pop(name) for name in FORM_FIELDS if name in given}
     return begin.request_options(
         replica,

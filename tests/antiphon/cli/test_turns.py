@@ -10,14 +10,16 @@ from pathlib import Path
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from antiphon.cli.common import turn
 from antiphon.cli.common.turn import options_for
+from replica.conversation import ClockInvalid
 from replica.conversation.chosen import place_at
 from replica.conversation.drafts import Draft, DraftStream, extend_digest
 from replica.conversation.place import Place, newest_place, place_on_branch
 from replica.core import pauses
 from replica.errors import AntiphonError
 from replica.ids import ConversationId, EntryId, PublicKey
-from replica.io import HostMissing, answers, cancels, choose_host, turns
+from replica.io import HostMissing, answers, cancels, choose_host, rpc, turns
 from replica.io.driver.replica import Replica
 from replica.io.requests.answer_errors import AnswerNotBegun, AnswerOverdue
 from replica.io.requests.answers import Delta, Discarded, Finished, NotStored, NotTaken, Prefilling
@@ -244,23 +246,22 @@ async def test_while_this_process_is_stopped_nobody_else_is_silent(
     """As by SIGSTOP: what came meanwhile is read behind it."""
     monkeypatch.setattr(answers, "STOPPED_S", 0.1)
     scene.gate.clear()
-    events = turns.ask(
-        scene.replica,
-        scene.conversation,
-        "one two three",
-        scene.here,
-        scene.options,
-        silence_max_s=0.5,
-    )
-
-    async def finished() -> answers.TurnEvent:
-        return [event async for event in events][-1]
-
-    asking = asyncio.create_task(finished())
+    asking = asyncio.create_task(scene.ask("one two three", silence_max_s=0.5))
     await scene.reached.wait()
     scene.gate.set()
     time.sleep(0.8)  # noqa: ASYNC251  # nothing runs in this process
-    assert isinstance(await asking, Finished)
+    assert isinstance((await asking)[-1], Finished)
+
+
+async def test_a_clock_before_1970_is_named_also_with_a_time_to_begin_by(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in (turn, rpc):
+        monkeypatch.setattr(module, "now_ms", lambda: -1_000_000)
+    held = scene.replica.shelf[scene.conversation]
+    options = options_for(scene.replica, held, changes={"answer_within_s": 20.0})
+    with pytest.raises(ClockInvalid):
+        await turns.say_and_request(scene.replica, held.id, (Text("Hi"),), scene.here, options)
 
 
 async def test_an_answer_that_has_begun_in_time_is_waited_for(scene: Scene) -> None:
