@@ -11,7 +11,7 @@ from replica.ids import ConversationId, EntryId, PublicKey, short
 from replica.io.driver.hub_link import HubLink
 from replica.io.driver.saved_endings import SavedEndings
 from replica.io.process import Repeated, get_logger
-from replica.io.serving import HubKeyUnknown, error_of
+from replica.io.serving import CertificateOutdated, HubKeyUnknown, error_of
 from replica.link import (
     Compared,
     EntryFailed,
@@ -270,5 +270,9 @@ def any_vouched(hosts: Iterable[LinkedHost]) -> bool:
 
 
 def means_away(error: AntiphonError) -> bool:
-    """Say whether an error of the link is that no hub answers; it comes back by itself then."""
-    return isinstance(error, HubUnreachable | LinkIdle)
+    """Say whether an error of the link is that no hub answers; it comes back by itself then.
+
+    A clock that is off is set by a person.
+    """
+    is_clock = isinstance(error, CertificateOutdated)
+    return isinstance(error, HubUnreachable | LinkIdle) and not is_clock

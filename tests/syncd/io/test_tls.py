@@ -14,7 +14,7 @@ import pytest
 from antiphon.v1 import sync_pb2 as pb
 from replica.errors import ReplicaClosed
 from replica.ids import PublicKey
-from replica.io import Replica, Store, linked_hosts, pinned_key, rpc
+from replica.io import Replica, Store, linked_hosts, means_away, pinned_key, rpc
 from replica.io.calls.hub_calls import HubCalls
 from replica.io.calls.hub_channel import open_channel
 from replica.io.files.certificate import CertificateFile, make_certificate
@@ -172,6 +172,7 @@ async def test_where_a_clock_is_off_the_step_is_to_compare_the_clocks(
     assert isinstance(error, HubUnreachable)
     assert "By the clock of this machine" in error.detail
     assert error.next_step.startswith("Compare this machine's clock with the hub's")
+    assert not means_away(error), "it does not come back by itself"
 
 
 async def test_plain_text_is_not_answered_off_loopback(hub: HubServer) -> None:
