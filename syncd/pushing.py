@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from replica.ids import ConversationId, EntryId, PublicKey
 from replica.link import Effects, EffectsBuilder, Entries, Fault, Intake, Message
-from replica.refusals import EntriesMissing
+from replica.refusals import EntriesMissing, NotAllowed
 from syncd import queries
 from syncd.connected import Connected
 from syncd.fan_out import FanOut, HubEffects
@@ -75,7 +75,7 @@ class Pushing:
         return out.build(None)
 
     def outcomes(self, conversation: ConversationId) -> Outcomes:
-        """Return the outcomes of all parts; entries that are still pending are refused."""
+        """Return the outcomes of all parts, as after the last one (ORD-16)."""
         held = self._shelf.get(conversation)
         if held is None:
             return self._outcomes
@@ -83,9 +83,9 @@ class Pushing:
         waited = [
             entry_id
             for entry_id, fault in self._outcomes.items()
-            if fault is not None and fault.reason == EntriesMissing.reason
+            if fault is not None and fault.reason in (EntriesMissing.reason, NotAllowed.reason)
         ]
-        # By a later part, or by what others brought meanwhile.
+        # Admitted or covered by a later part, or by what others brought meanwhile.
         came = [i for i in waited if i in covered]
         self.has_waited = bool(came)
         self._outcomes |= dict.fromkeys(came)

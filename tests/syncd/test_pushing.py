@@ -56,6 +56,20 @@ def test_a_revocation_waits_for_the_entries_that_its_cuts_name() -> None:
     assert not scene.held.is_member(bob.public)
 
 
+def test_an_entry_that_a_later_part_covers_is_not_refused() -> None:
+    scene = Scene().begin()
+    bob, owner = Writer(5), Writer(1, epoch=3)
+    grant = owner.write(scene.id, Member(Grant(bob.public, Role.READER)), parents=[scene.genesis])
+    word = bob.write(scene.id, said("x"), parents=[scene.genesis])
+    other = bob.write(scene.id, said("nobody follows this"), parents=[scene.genesis])
+    reply = owner.write(scene.id, said("y"), parents=[word])
+    parts = [Entries(scene.id, part) for part in ((grant, word, other), (reply,))]
+    outcomes = push(scene, *parts)
+    refused = {i: fault.reason for i, fault in outcomes.items() if fault is not None}
+    assert refused == {other.id: "ROLE_FORBIDS"}
+    assert {word.id, reply.id} <= set(scene.held.log.covered())
+
+
 def test_what_is_pending_at_the_end_is_refused_with_the_entries_it_lacks() -> None:
     scene = Scene().begin()
     first, second, third = scene.chain(3)
