@@ -7,7 +7,7 @@ from unittest import mock
 
 import pytest
 
-from antiphon.conformance.cases import Check
+from antiphon.conformance.cases import Check, Violation
 from antiphon.conformance.io import member
 from antiphon.conformance.io.adapter import Adapter
 from antiphon.conformance.io.client import CASES as CLIENT_CASES
@@ -17,6 +17,7 @@ from antiphon.conformance.io.divergence import Player
 from antiphon.conformance.io.host import CASES as HOST_CASES
 from antiphon.conformance.io.host import UnderTest, access, pages, talk
 from antiphon.conformance.io.running import outcome_of
+from replica.link import Entries, credit
 from syncd.io.config import HubConfig
 from syncd.io.server import start
 from tests.conformance.planted_answers import ANSWERS
@@ -63,6 +64,25 @@ async def test_a_bug_of_a_client_is_found(planted: Planted) -> None:
         outcome = await outcome_of(case(CLIENT_CASES, planted.case), Clients(adapter))
     await adapter.close()
     assert outcome.problems, f"{planted.case} misses it"
+
+
+async def test_credit_for_an_earlier_frame_is_no_answer_to_a_pong() -> None:
+    adapter = Adapter()
+    with (
+        mock.patch.object(credit, "grant_bytes", return_value=1),
+        mock.patch.object(session, "PATIENCE_S", 5.0),
+    ):
+        async with Clients(adapter).session("grants credit with each frame") as s:
+            await s.joined()
+            await s.barrier()
+            s.hub.send(Entries(s.entries.conversation, tuple(s.all())))
+            with (
+                mock.patch.object(s.hub, "send"),  # the Pongs are lost
+                mock.patch.object(session, "PATIENCE_S", PATIENCE_S),
+                pytest.raises(Violation, match="Credit after a Pong"),
+            ):
+                await s.barrier()
+    await adapter.close()
 
 
 async def test_every_bug_of_a_host_is_found(tmp_path: Path) -> None:

@@ -28,11 +28,17 @@ def _name_hosts(s: Session, **vouched: bool) -> None:
     s.hub.outgoing = changed
 
 
+async def _greeted(s: Session) -> None:
+    """Wait until the client knows the hosts of the Welcome."""
+    await s.until(lambda status: status["linked"], "linked")
+
+
 @_begins("LINK-31")
 async def without_a_vouched_host(s: Session) -> None:
     """A client that knows no host begins nothing with one that merely links."""
     _name_hosts(s, mallory=False)
     await s.connect()
+    await _greeted(s)
     answer = await s.tries("begin")
     equal(answer.get("error"), "NO_HOST", "the error of begin")
     await s.barrier()
@@ -44,6 +50,7 @@ async def with_a_vouched_host(s: Session) -> None:
     """A client grants HOST to the first host that the hub vouches for, and to no other."""
     _name_hosts(s, hal=True, ida=True, mallory=False)
     await s.connect()
+    await _greeted(s)
     begun = ConversationId(bytes.fromhex((await s.ask("begin"))["conversation"]))
 
     def grants() -> list[Grant]:

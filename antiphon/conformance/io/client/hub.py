@@ -44,8 +44,15 @@ class Live:
     link_id: LinkId
     queue: "asyncio.Queue[bytes | AntiphonError | None]"
     frames: list[Seen] = field(default_factory=list)
+    sent: int = 0
+    """How many frames the hub has sent."""
     malformed: str = ""
     has_ended: bool = False
+
+    def send(self, data: bytes) -> None:
+        """Send a frame."""
+        self.sent += 1
+        self.queue.put_nowait(data)
 
 
 class ScriptedHub:
@@ -127,7 +134,7 @@ class ScriptedHub:
 
     def send_bytes(self, data: bytes) -> None:
         """Send a frame."""
-        self.links[-1].queue.put_nowait(data)
+        self.links[-1].send(data)
 
     def end(self, error: AntiphonError | None = None) -> None:
         """End the client's stream, with a status or without one."""
@@ -203,7 +210,7 @@ class ScriptedHub:
         for link_id, frame in effects.send:
             if link_id in by_id:
                 for message in self.outgoing(frame.message):
-                    by_id[link_id].queue.put_nowait(Frame.of(message, "to_client").data)
+                    by_id[link_id].send(Frame.of(message, "to_client").data)
         for link_id in effects.closed:
             if link_id in by_id:
                 by_id[link_id].queue.put_nowait(None)

@@ -141,11 +141,12 @@ class Session:
     async def barrier(self, limit_bytes: int = 2**21) -> None:
         """Wait until the client has received all that was sent: it answers a Pong by LINK-5.
 
-        The Pong states the limit of the bytes that the client may send.
+        It may grant credit with each frame besides, so one Pong more is sent than it had frames.
+        They state the limit of the bytes that the client may send.
         """
-        seen = len(self.sent(Credit))
-        self.hub.send(Pong(0, 0, limit_bytes))
-        await self.sees(lambda: len(self.sent(Credit)) > seen, "Credit after a Pong")
+        seen, pongs = len(self.sent(Credit)), self.hub.links[-1].sent + 1
+        self.hub.send(*[Pong(0, 0, limit_bytes)] * pongs)
+        await self.sees(lambda: len(self.sent(Credit)) >= seen + pongs, "Credit after a Pong")
 
     async def linked(self, count: int) -> None:
         """Wait until the client has begun that many links."""
