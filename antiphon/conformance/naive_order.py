@@ -128,7 +128,8 @@ def resolved_basis(log: Log, result: NaiveOrder, request: Entry) -> EntryId | No
     """Return the basis of a request, or the nearest seal before it that counts."""
     basis = request.header.basis
     while basis is not None and basis not in result.chains:
-        basis = _seal(log, basis).prev_seal
+        seal = log.body(basis)  # a void seal may name any entry as prev_seal
+        basis = seal.prev_seal if isinstance(seal, Seal) else None
     return basis
 
 
