@@ -15,7 +15,9 @@ class Form(NamedTuple):
 
 
 FORMS: Mapping[str, Form] = {
-    "scan": Form("message (a name of log.proto), bytes", "reason"),
+    "scan": Form(
+        "message (a name of log.proto), bytes", "reason: WIRE_MALFORMED for any message, or null"
+    ),
     "parse": Form(
         "header", "reason; if null: id, fields, canonical (the fields alone yield these bytes)"
     ),

@@ -458,8 +458,7 @@ class Header(_message.Message):
     """Id of the lane's previous entry, 32 bytes; unset exactly at seq 0."""
     basis: _builtins.bytes
     """Id of the seal whose context this entry extends, 32 bytes; on the conversation
-    track only, and unset before the first. Authors leave it out of a SEAL and a
-    GENERATION; admission does not ask for that.
+    track only, and unset before the first. A SEAL and a GENERATION may lack it.
     """
     lamport: _builtins.int
     """1 + the greatest lamport of prev, parents, basis and the ids that a control

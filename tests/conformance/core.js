@@ -491,7 +491,7 @@ class Order extends Conversation {
     this.nodes.set(e.id, node);
     this.sealOf.set(request.id, node);
   }
-  resolve(basis) { return this.nodes.get(basis) ?? this.resolve(this.at(basis).control.prev_seal); }
+  resolve(basis) { return this.nodes.get(basis) ?? this.resolve(this.at(basis).control?.prev_seal ?? ""); }
   replies(kind, id) { return this.children.of(id).filter((e) => e.kind === kind && onlyParent(e) === id); }
   answer(id, author) { return this.replies(GENERATION, id).find((e) => e.author === author); }
   answerOf(node) { return this.answer(node.id, node.author); }

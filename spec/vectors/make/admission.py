@@ -169,6 +169,9 @@ def _signatures(cases: Cases) -> None:
     )
     cases.refused("body-length", "BODY_DIGEST_MISMATCH", "the body lost a byte",
                   replace(good, body=plain.body[:-1]))  # fmt: skip
+    longer = message({**plain.fields(), 13: len(plain.body) + 1})
+    cases.refused("body-bytes", "BODY_DIGEST_MISMATCH", "the digest is right, the size is not",
+                  signed(plain, ADA, longer))  # fmt: skip
 
 
 def _bodies(cases: Cases) -> None:

@@ -237,7 +237,59 @@ def _other_tracks() -> dict[str, object]:
     )
 
 
+def _beside_seal() -> dict[str, object]:
+    s = History()
+    s.say("hello", ADA)
+    s.ask("ask", BOB, "hello")
+    s.seal("seal", "ask", ["hello", "ask"])
+    s.say("beside", BOB, "seal")
+    s.ask("more", BOB, "beside", basis="seal")
+    s.seal("skips", "more", ["beside", "more"], prev_seal="seal", void="ANSWER_SKIPPED")
+    return s.vector(
+        "beside-seal",
+        "a message whose only parent is the seal is no answer of it",
+        tips=["seal"],
+        answers={"ask": None, "more": None},
+        sealable={"more": None},
+    )
+
+
+def _seal_of_no_seal() -> dict[str, object]:
+    s = History()
+    s.say("hello", ADA)
+    s.ask("ask", BOB, "hello")
+    s.seal("odd", "ask", ["ask"], prev_seal="hello", void="PREV_SEAL_VOID")
+    s.ask("more", BOB, "ask", basis="odd")
+    s.ask("fork", BOB, "ask", basis="odd", conflict=FORK)
+    s.seal("seal", "more", ["hello", "ask", "more"])
+    return s.vector(
+        "basis-of-no-seal",
+        "a seal that extends a message is void, and as a basis resolves to none",
+        tips=["seal"],
+        answers={"more": None},
+        sealable={"fork": next_seal(None, ["hello", "ask", "fork"])},
+    )
+
+
+def _kept_cancel() -> dict[str, object]:
+    s = History()
+    s.say("hello", ADA)
+    s.ask("ask", ADA, "hello")
+    s.seal("seal", "ask", ["hello", "ask"])
+    s.cancel("cancel-bea", BEA, "ask")
+    s.revoke("revoke-bea", ADA, BEA, ["cancel-bea"], parents=s.heads)
+    s.heads = ["revoke-bea"]
+    return s.vector(
+        "kept-cancel",
+        "what an owner cancelled stays cancelled where a later revocation keeps the CANCEL",
+        tips=["seal"],
+        answers={"ask": None},
+        tails=[tail("seal", [], ["cancel-bea"])],
+    )
+
+
 CASES = (
     _two_faults, _first_listed, _refusal_void, _second_answer, _closed_then, _closed_fork,
     _closed_listed, _latest, _tie, _void_twice, _by_basis, _other_tracks,
+    _beside_seal, _seal_of_no_seal, _kept_cancel,
 )  # fmt: skip

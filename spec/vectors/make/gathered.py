@@ -96,4 +96,20 @@ def _very_many() -> dict[str, object]:
     return with_heads(found, log, heads[-64:], heads[:64])
 
 
-CASES: tuple[Callable[[], dict[str, object]], ...] = (_reached, _overlapping, _very_many)
+def _one_too_many() -> dict[str, object]:
+    log, heads = _many(65)
+    found = vector(
+        "heads-65",
+        "of 65 heads the earliest two are to be joined first",
+        log,
+        members=MANY,
+    )
+    return with_heads(found, log, heads[-64:], heads[:2])
+
+
+CASES: tuple[Callable[[], dict[str, object]], ...] = (
+    _reached,
+    _overlapping,
+    _very_many,
+    _one_too_many,
+)
