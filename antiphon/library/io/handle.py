@@ -122,15 +122,20 @@ class Handle(Unpickled, Opened):
     async def grant_host(self, *, back_s: float = begin.HOST_BACK_S) -> None:
         """Grant the conversation to the host pinned, or vouched for by the hub; log which it is.
 
-        A host that was there before is waited for `back_s` seconds. Raises NoHost, HostMissing
-        for a member that is no owner, and KeyRemoved.
+        A host that was there before is waited for `back_s` seconds. One that was removed from
+        the conversation gets no grant. Raises NoHost, HostMissing for a member that is no owner
+        or where no other host is left, and KeyRemoved.
         """
         held, ours = await self._held(), self.replica.public
         if not held.log.membership.is_owner(ours):
             raise removal_of(held, ours) or HostMissing()
         wait_s = begin.HUB_WAIT_S if self.replica.hub.is_configured else 0.0
-        pinned = self._shared.pinned
-        choice = await begin.choose_host_to_grant(self.replica, pinned, None, wait_s, back_s)
+        pinned, removed = self._shared.pinned, held.log.membership.kept
+        choice = await begin.choose_host_to_grant(
+            self.replica, pinned, None, wait_s, back_s, removed=removed
+        )
+        if choice.key in removed:
+            raise HostMissing(f"its host {short(choice.key)} was removed from the conversation")
         await begin.grant_to_host(self.replica, self.id, choice)
 
     async def caught_up(self) -> None:

@@ -5,7 +5,7 @@ The command and the library choose hosts and seeds by these functions alone.
 
 import os
 import time
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -58,9 +58,12 @@ async def choose_host_to_grant(
     pinned: PublicKey | None,
     timeout_s: float = HUB_WAIT_S,
     back_s: float = HOST_BACK_S,
+    *,
+    removed: Container[PublicKey] = (),
 ) -> HostChoice:
     """Ask the hub for its hosts and choose the one to grant to (LINK-31).
 
+    A host in `removed` is chosen only where there is no other, so that the caller can name it.
     Where the hub has none now, and vouched for one before, it is waited for `back_s` seconds.
     Neither a named host nor a pinned one is asked for: it need not be linked. While the hub is
     away, those that it named last count. Raises NoHost, caused by the hub's absence if that is
@@ -72,7 +75,8 @@ async def choose_host_to_grant(
         await learn_hosts(replica, end_s - time.monotonic())
         await _until_host_is_back(replica, back_s)
     try:
-        return host_to_grant(named, pinned, hub.hosts)
+        hosts = sorted(hub.hosts, key=lambda host: host.key in removed)
+        return host_to_grant(named, pinned, hosts)
     except NoHost as error:
         if hub.is_linked or hub.last_error is None:
             raise

@@ -152,6 +152,27 @@ async def test_a_turn_does_not_wait_for_a_host_that_was_removed(pair: Pair):
         assert (await trip.ask("Capital?", key="job-18")).text == "You said: Capital?"
 
 
+async def test_a_conversation_whose_host_was_removed_is_granted_to_another_one(pair: Pair):
+    """The removed host was chosen again: KEY_REMOVED, with the advice to join with a new key."""
+    async with AsyncExitStack() as stack, pair.open() as me, asyncio.timeout(WAIT_S):
+        trip = await me.conversation("trip")
+        await stack.enter_async_context(pair.host("first"))
+        await trip.ask("Capital?")
+        await trip.remove(pair.key("first"))
+        with pytest.raises(antiphon.HostMissing, match="was removed from the conversation"):
+            await trip.ask("Now?")
+        await stack.enter_async_context(pair.host("second"))
+        assert (await trip.ask("Now?")).text == "You said: Now?"
+
+
+async def test_a_pinned_host_that_was_removed_is_replaced_by_no_other(pair: Pair):
+    async with pair.host("first"), pair.host("second"), pair.open(host=pair.key("first")) as me:
+        trip = await me.conversation("trip")
+        await trip.remove(pair.key("first"))
+        with pytest.raises(antiphon.HostMissing, match="was removed from the conversation"):
+            await trip.ask("Capital?")
+
+
 async def test_a_new_conversation_waits_for_the_host_of_a_restarted_hub(
     pair: Pair, monkeypatch: pytest.MonkeyPatch
 ):
