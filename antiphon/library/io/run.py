@@ -45,6 +45,7 @@ from replica.conversation import (
 from replica.conversation import (
     Conversation as Held,
 )
+from replica.errors import with_step
 from replica.ids import EntryId, tagged_sha256
 from replica.io import AwaitedHost, cancels, turns
 from replica.log import (
@@ -69,6 +70,7 @@ _IN_LOG = (
     "history() has the answer once it is there; cancel() ends it. Pass results of open calls to"
     " finish(), or abandon() them. Give the next run a key, so that another one can go on with it."
 )
+_BESIDE = "Go on elsewhere, by `at()`: an answer has read the message, so it can't be withdrawn."
 _AGAIN = frozenset({FinishReason.REFUSED, FinishReason.INTERRUPTED})
 
 
@@ -291,6 +293,8 @@ class Run(Unpickled):
             turns.raise_if_refused(generation)
         except AnswerRefused as error:
             error.request, error.message = request, self._run.message
+            if error.message in held.order.listed_by:
+                with_step(error, _BESIDE)
             raise
         call = await _decided(self._given.policy, answer)
         if call is None:

@@ -7,10 +7,13 @@ import pytest
 
 import antiphon
 from antiphon.library.errors import BranchUnbegun
+from model_host.errors import HostError
 from replica.io import Replica
-from replica.log import Text
+from replica.log import Text, ToolCall
 from replica.refusals import ArgumentInvalid
 from tests.antiphon.library.conftest import Lab
+from tests.support.scripted_host import Asked, Token
+from tests.support.scripted_host import words as tokens
 
 FORMS = ["blocking"]
 
@@ -125,3 +128,29 @@ async def test_a_switch_does_not_come_between_a_turn_and_the_move_to_it(
         await asyncio.gather(asking, switching)
         texts = [e.text for e in await branch.history() if isinstance(e, antiphon.Said)]
         assert texts == ["One?", "Two?"]
+
+
+async def test_a_refusal_after_an_answer_advises_to_go_on_elsewhere(lab: Lab):
+    """It advised to withdraw the message, which is refused once an answer has read it."""
+
+    def reply(asked: Asked) -> list[Token | ToolCall]:
+        if asked.said.startswith("Look"):
+            return [ToolCall("1", "look", "{}")]
+        if asked.said == "too much":
+            raise HostError("not now")
+        return [*tokens("Fine.")]
+
+    def look() -> str:
+        """Look around."""
+        return "too much"
+
+    await lab.start_host(reply)
+    async with lab.open() as me:
+        trip = await me.conversation("trip")
+        first = await trip.ask("Good morning.")
+        with pytest.raises(antiphon.AnswerRefused, match="not now") as refused:
+            await trip.run("Look around.", tools=[look]).result()
+        with pytest.raises(ArgumentInvalid, match="in the context of an answer"):
+            await trip.cancel(refused.value.message)
+        assert refused.value.next_step.startswith("Go on elsewhere, by `at()`")
+        assert (await trip.at(first.entry).ask("Then?")).text == "Fine."
