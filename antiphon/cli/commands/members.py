@@ -99,8 +99,9 @@ async def remove(
 ) -> int:
     """Remove a member permanently; their messages so far stay.
 
-    Only an owner can remove others, and only keys granted after their own. Remove your own key
-    to leave the conversation; the command asks first.
+    Only an owner that ranks above a key can remove it: the key that began the conversation ranks
+    first, any other one step below the highest owner that granted it its role. Remove your own
+    key to leave the conversation; the command asks first.
     """
     async with session.replica() as replica:
         chosen = await session.choose(replica.store, conversation)

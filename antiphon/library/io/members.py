@@ -34,9 +34,11 @@ class Members(Handle):
         """Remove a member permanently; what it has written stays.
 
         Raises ArgumentInvalid for a key that is no member, or was removed before, and NotAllowed.
-        Only an owner can remove others, and only keys granted after its own. Any key may remove
-        itself, which means to leave. The last owner can leave only with `leave_ownerless`, because
-        nobody could invite or remove members afterwards; otherwise this raises LastOwner.
+        Only an owner that ranks above a key can remove it. The key that began the conversation
+        ranks first, any other one step below the highest owner that granted it its role: a bot
+        that is to remove members invites them itself. Any key may remove itself, which means to
+        leave. The last owner can leave only with `leave_ownerless`, because nobody could invite or
+        remove members afterwards; otherwise this raises LastOwner.
 
         >>> async with aio.open("~/bob") as bob:
         ...     await trip.grant(bob.key)

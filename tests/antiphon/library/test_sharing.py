@@ -351,3 +351,20 @@ async def test_no_role_is_given_to_a_key_that_was_removed(lab: Lab):
             if isinstance(event, antiphon.MemberChanged):
                 assert event.who == bytes([1]) * 32  # nothing was written before
                 break
+
+
+async def test_an_owner_removes_those_that_it_granted_and_nobody_on_its_own_level(lab: Lab):
+    """The docstring said that it removes all keys that were granted after its own."""
+    theirs, own = bytes([1]) * 32, bytes([2]) * 32
+    async with lab.shared() as (bob, mine, bobs):
+        await mine.grant(bob.key, "owner")
+        await mine.grant(theirs)
+        assert await mine.sync()
+        assert await bobs.sync()
+        await bobs.grant(own)
+        await bobs.remove(own)
+        with pytest.raises(antiphon.NotAllowed, match="only an owner senior to"):
+            await bobs.remove(theirs)
+        assert await bobs.sync()
+        assert await mine.sync()
+        await mine.remove(theirs)
