@@ -7,7 +7,7 @@ entry came another way, in a bundle for example.
 
 from replica.conversation.conversation import Conversation
 from replica.conversation.invitation import KeyRemoved
-from replica.errors import AntiphonError, RequestRefused
+from replica.errors import AntiphonError, RequestRefused, with_step
 from replica.ids import EntryId, PublicKey, short
 from replica.log import Body, Member, Revocation, cuts_at_heads
 from replica.refusals import ConversationUnknown
@@ -25,6 +25,10 @@ class LastOwner(RequestRefused):
 
 
 _KEPT = "what is here can still be read"
+_INVITE = (
+    "Invite its holder again, `antiphon invite NAME` or `invite(name)`: they join with a new key,"
+    " in another folder."
+)
 
 
 def removal_of(held: Conversation, key: PublicKey) -> KeyRemoved | None:
@@ -59,7 +63,8 @@ def refusal_of(held: Conversation, key: PublicKey, error: AntiphonError) -> Anti
 def check_not_removed(held: Conversation, key: PublicKey) -> None:
     """Refuse to give a role to a key that was removed: no grant has effect. Raises KeyRemoved."""
     if key in held.log.membership.kept:
-        raise KeyRemoved(f"{short(key)} was removed, which is for good: invite its new key")
+        removed = KeyRemoved(f"{short(key)} was removed, which is for good")
+        raise with_step(removed, _INVITE)
 
 
 def check_owner_stays(held: Conversation, leaving: PublicKey) -> None:

@@ -346,6 +346,7 @@ async def test_no_role_is_given_to_a_key_that_was_removed(lab: Lab):
             with pytest.raises(antiphon.AntiphonError, match="was removed") as refused:
                 await trip.grant(bob.key, role)
             assert refused.value.reason == "KEY_REMOVED"
+            assert refused.value.next_step.startswith("Invite its holder again")
         await trip.grant(bytes([1]) * 32)
         async for event in events:
             if isinstance(event, antiphon.MemberChanged):
