@@ -28,7 +28,7 @@ from replica.conversation import (
     key_digest,
     queued_place,
 )
-from replica.errors import AntiphonError
+from replica.errors import AntiphonError, with_step
 from replica.ids import ConversationId, EntryId, short
 from replica.io import LOOK_AGAIN_S, AnswerOverdue, Replica
 from replica.io.requests import AnswerWatch, was_stopped
@@ -42,6 +42,7 @@ UNREAD_S = 30.0
 """Seconds after which a run whose events nobody reads lets another one go on."""
 GONE_S = 5.0
 """Seconds without a claim after which a turn that is in the log waits no more for a run."""
+_ASK_ELSEWHERE = "Ask by `at(entry)`, or in another conversation, or once the tool has returned."
 _IN_LOG = "this turn is in the log and waits until the call is closed"
 
 
@@ -267,10 +268,11 @@ def _check_own(calls: Iterable[OpenCall]) -> None:
     for one in calls:
         if is_performed_here(one.request):
             detail = f"'{one.call.name}' would wait for its own end: a tool asks on another branch"
-            raise CallOpen(
+            error = CallOpen(
                 f"{detail}, or in another conversation", call_id=one.call.call_id,
                 effect_key=one.effect_key, executor=one.asked.executor,
             )  # fmt: skip
+            raise with_step(error, _ASK_ELSEWHERE)
 
 
 def _of_own_run(step: Step) -> AntiphonError:

@@ -5,9 +5,9 @@ import os
 import signal
 import sys
 import threading
-import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -89,7 +89,7 @@ async def test_a_run_that_waits_looks_again_after_its_process_was_stopped(
         nonlocal waits
         waits += 1
         if waits == 1:
-            time.sleep(0.5)  # noqa: ASYNC251  # nothing runs in this process
+            time.sleep(0.5)  # nothing runs in this process
         await wait(news, timeout_s)
 
     monkeypatch.setattr(answers, "STOPPED_S", 0.2)
@@ -183,19 +183,32 @@ async def test_the_end_of_a_tool_ends_nothing_else(acting: Lab):
                 assert kind.__name__ in (await trip.ask("Act.", tools=[one])).text
 
 
+@contextmanager
+def noting(steps: list[str]) -> Iterator[None]:
+    """Note the next step of an error."""
+    try:
+        yield
+    except antiphon.AntiphonError as error:
+        steps.append(error.next_step)
+        raise
+
+
 async def test_a_tool_that_asks_behind_itself_is_told(acting: Lab):
     async with acting.open() as me:
         trip = await me.conversation("trip")
-        plain = getattr(trip, "inner", trip)
+        plain, steps = getattr(trip, "inner", trip), []
 
         async def act_async() -> str:
-            return (await plain.ask("What is in it?")).text  # type: ignore[no-any-return]
+            with noting(steps):
+                return (await plain.ask("What is in it?")).text  # type: ignore[no-any-return]
 
         def act() -> str:
-            return plain.ask("What is in it?").text  # type: ignore[no-any-return]
+            with noting(steps):
+                return plain.ask("What is in it?").text  # type: ignore[no-any-return]
 
         given = act_async if acting.form == "async" else act
         answer = await trip.ask("Act.", tools=[tool(given)])
+        assert steps[0].startswith("Ask by `at(entry)`")
         assert answer.text.startswith("Heard: CallOpen: 'act' would wait for its own end")
 
 
