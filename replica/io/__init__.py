@@ -123,6 +123,7 @@ from replica.io.requests import (
     hosts_of,
     linked_hosts,
     turns,
+    was_stopped,
 )
 from replica.io.serving import (
     STOP_GRACE_S,
@@ -319,4 +320,5 @@ __all__ = [
     "use_of",
     "uses_grpc",
     "void_invitations",
+    "was_stopped",
 ]

@@ -30,8 +30,7 @@ from replica.conversation import (
 )
 from replica.errors import AntiphonError, with_step
 from replica.ids import ConversationId, EntryId, short
-from replica.io import LOOK_AGAIN_S, AnswerOverdue, Replica
-from replica.io.requests import AnswerWatch, was_stopped
+from replica.io import LOOK_AGAIN_S, AnswerOverdue, AnswerWatch, Replica, was_stopped
 from replica.log import Conflict
 
 CLAIM_S = 0.5

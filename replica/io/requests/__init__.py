@@ -14,6 +14,7 @@ from replica.io.requests.answers import (
     NotTaken,
     Prefilling,
     TurnEvent,
+    was_stopped,
 )
 from replica.io.requests.asked_host import HostMissing, choose_host
 from replica.io.requests.awaited_host import AwaitedHost
@@ -44,4 +45,5 @@ __all__ = [
     "linked_hosts",
     "say_as_system",
     "turns",
+    "was_stopped",
 ]

@@ -15,11 +15,12 @@ from replica.io.serving.grpc_server import (
 from replica.io.serving.keyless import Keyless
 from replica.io.serving.metrics_server import MetricsServer, require_endpoint
 from replica.io.serving.rpc import now_ms
-from replica.io.serving.status import PeerError, error_of
+from replica.io.serving.status import CertificateOutdated, PeerError, error_of
 from replica.io.serving.tls_refusals import HubKeyUnknown, require_known_key
 
 __all__ = [
     "STOP_GRACE_S",
+    "CertificateOutdated",
     "HubKeyUnknown",
     "Keyless",
     "MetricsServer",

@@ -1,7 +1,6 @@
 """Turns as a library: progress, deltas, new runs, timeouts, refusals, places."""
 
 import asyncio
-import time
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
@@ -44,6 +43,7 @@ from syncd.io.server import HubServer, start
 from tests.support.callers import until
 from tests.support.files import full_disk
 from tests.support.scripted_host import ScriptedHost, no_pause, scripted_host
+from tests.support.stopped import stop
 
 
 @dataclass(slots=True)
@@ -244,12 +244,11 @@ async def test_while_this_process_is_stopped_nobody_else_is_silent(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As by SIGSTOP: what came meanwhile is read behind it."""
-    monkeypatch.setattr(answers, "STOPPED_S", 0.1)
     scene.gate.clear()
-    asking = asyncio.create_task(scene.ask("one two three", silence_max_s=0.5))
+    asking = asyncio.create_task(scene.ask("one two three", silence_max_s=2.0))
     await scene.reached.wait()
     scene.gate.set()
-    time.sleep(0.8)  # noqa: ASYNC251  # nothing runs in this process
+    stop(monkeypatch, 2.0 + 2 * answers.STOPPED_S, answers)
     assert isinstance((await asking)[-1], Finished)
 
 

@@ -24,6 +24,7 @@ from replica.log.body import ToolCall
 from replica.refusals import ArgumentInvalid
 from tests.antiphon.library.conftest import Lab
 from tests.support.scripted_host import Asked, Token, words
+from tests.support.stopped import stop
 
 
 def reply(asked: Asked) -> list[Token | ToolCall]:
@@ -80,19 +81,16 @@ async def test_a_run_of_a_silent_one_under_its_key_is_overdue(one_form: Lab):
         await events.aclose()
 
 
-async def test_a_run_that_waits_looks_again_after_its_process_was_stopped(
-    one_form: Lab, monkeypatch: pytest.MonkeyPatch
-):
+async def test_a_run_that_waits_looks_again_behind_a_stop(one_form: Lab, monkeypatch: Any):
     wait, waits = RunNews.wait, 0
 
     async def stopped(news: RunNews, timeout_s: float) -> None:
         nonlocal waits
         waits += 1
         if waits == 1:
-            time.sleep(0.5)  # nothing runs in this process
+            stop(monkeypatch, 2 * answers.STOPPED_S, run_claim)
         await wait(news, timeout_s)
 
-    monkeypatch.setattr(answers, "STOPPED_S", 0.2)
     monkeypatch.setattr(RunNews, "wait", stopped)
     async with one_form.open() as me:
         trip = await me.conversation("trip")
