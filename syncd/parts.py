@@ -6,12 +6,14 @@ the others follow once it is a member.
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from itertools import zip_longest
 
 from replica.conversation import Conversation
-from replica.ids import PublicKey
-from replica.link import STEP_ENTRIES, Entries, Message
+from replica.errors import EntryRefused
+from replica.ids import EntryId, PublicKey
+from replica.link import JUDGED_ENTRIES, STEP_ENTRIES, Entries, Message
 from replica.log import MEMBERSHIP_TRACKS, Entry
+
+Refused = tuple[tuple[EntryId, EntryRefused], ...]
 
 STEP_BODY_BYTES = 32 * 1024
 """Bytes of the bodies of one step: a field has two at least, and takes some 4 µs to decode."""
@@ -22,7 +24,8 @@ def parts(
 ) -> Iterator[Message]:
     """Yield the message, in parts if it has many entries; `held` is asked before each.
 
-    The rest of a stranger's message is left out where its first part is refused.
+    The rest of a stranger's message is left out where its first part is refused. Behind many
+    entries come parts without any, in which the uncovered ones are answered (ORD-16).
     """
     if not isinstance(message, Entries) or _is_one_step(message):
         yield message
@@ -37,17 +40,19 @@ def parts(
         if not message.brings_genesis:
             yield Entries(message.conversation, entries)  # refused unread
             return
-        yield Entries(
-            message.conversation,
-            tuple(e for e in entries if e.header.track in MEMBERSHIP_TRACKS),
-        )
-        if not is_member():
-            return
+        shown = tuple(e for e in entries if e.header.track in MEMBERSHIP_TRACKS)
         entries = tuple(e for e in entries if e.header.track not in MEMBERSHIP_TRACKS)
-    starts = range(0, len(message.refused), STEP_ENTRIES)
-    refused = (message.refused[at : at + STEP_ENTRIES] for at in starts)
-    for of_step, with_it in zip_longest(_steps(entries), refused, fillvalue=()):
-        yield Entries(message.conversation, of_step, with_it)
+        has_more = bool(entries or message.refused)
+        yield Entries(message.conversation, shown, more=has_more)
+        if not has_more or not is_member():
+            return
+    steps, refused = list(_steps(entries)), list(_in_steps(message.refused))
+    judging = max(0, len(message.entries) - 1) // JUDGED_ENTRIES
+    last = max(len(steps), len(refused)) + judging - 1
+    for index in range(last + 1):
+        of_step = steps[index] if index < len(steps) else ()
+        with_it = refused[index] if index < len(refused) else ()
+        yield Entries(message.conversation, of_step, with_it, more=index < last)
 
 
 def _is_one_step(message: Entries) -> bool:
@@ -57,6 +62,11 @@ def _is_one_step(message: Entries) -> bool:
 
 def _body_bytes(entries: Iterable[Entry]) -> int:
     return sum(len(entry.body or b"") for entry in entries)
+
+
+def _in_steps(refused: Refused) -> Iterator[Refused]:
+    for at in range(0, len(refused), STEP_ENTRIES):
+        yield refused[at : at + STEP_ENTRIES]
 
 
 def _steps(entries: tuple[Entry, ...]) -> Iterator[tuple[Entry, ...]]:

@@ -75,9 +75,10 @@ from replica.link.profile_choice import (
     profiles_of,
     sampling_to_state,
 )
-from replica.link.steps import STEP_ENTRIES, STEP_HEADS, Steps, finished
+from replica.link.steps import JUDGED_ENTRIES, STEP_ENTRIES, STEP_HEADS, Steps, finished
 
 __all__ = [
+    "JUDGED_ENTRIES",
     "NONCE_BYTES",
     "NO_CERTIFICATE",
     "STEP_ENTRIES",

@@ -16,7 +16,7 @@ from replica.link.credit import grant_bytes
 from replica.link.effects import EffectsBuilder
 from replica.link.exchange import Exchange, Side
 from replica.link.messages import Ack, Entries, Fault, Ids, Message, Open, Opened
-from replica.link.steps import STEP_HEADS, Steps
+from replica.link.steps import JUDGED_ENTRIES, STEP_HEADS, Steps
 from replica.refusals import ConversationUnknown, LanesDiverged, QuotaExceeded
 
 SHARED_IDS = 8
@@ -29,6 +29,8 @@ class HubSide(Exchange):
     side = Side.HUB
     _encoded: tuple[Position, ...] = ()
     """The heads that were encoded for the answer to the Open that comes next."""
+    _unjudged: tuple[EntryId, ...] = ()
+    """Admitted entries of a message that are uncovered, unless the rest of it covers them."""
 
     @property
     def is_walking(self) -> bool:
@@ -148,12 +150,22 @@ class HubSide(Exchange):
         """Admit entries, and ack the covered ones (LINK-13)."""
         known = self.intake.receive(message, peer, out)
         held = self.shelf.get(message.conversation)
-        if held is not None:
-            # The peer can't tell what it did not send, nor what that follows in its lane.
-            freed = self.intake.freed_by(message, known)
-            sent = [i for i in known if i not in freed]
-            # ORD-13: nobody need keep the others, so they are not acked.
-            self._ack(held, self.intake.covered(held, sent, out), out)
+        waiting, self._unjudged = self._unjudged, ()
+        if held is None:
+            return
+        # The peer can't tell what it did not send, nor what that follows in its lane.
+        freed = self.intake.freed_by(message, known)
+        sent = [i for i in known if i not in freed]
+        if not message.more:
+            sent = [*waiting, *sent]
+        elif not message.entries:
+            sent, self._unjudged = list(waiting[:JUDGED_ENTRIES]), waiting[JUDGED_ENTRIES:]
+        else:  # ORD-16: what is uncovered is judged once the whole message is admitted
+            covered = held.log.covered()
+            self._unjudged = (*waiting, *(i for i in sent if i not in covered))
+            sent = [i for i in sent if i in covered]
+        # ORD-13: nobody need keep the others, so they are not acked.
+        self._ack(held, self.intake.covered(held, sent, out), out)
 
     def offer(
         self,

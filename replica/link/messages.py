@@ -125,6 +125,8 @@ class Entries:
     conversation: ConversationId
     entries: tuple[Entry, ...]
     refused: tuple[tuple[EntryId, EntryRefused], ...] = ()
+    more: bool = False
+    """Whether the rest of the same message follows; a part without entries is behind the last."""
 
     @property
     def ids(self) -> tuple[EntryId, ...]:

@@ -1,12 +1,14 @@
 """Faults in what a hub makes of single entries; more of `planted_hub`."""
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import Any
 from unittest import mock
 
 from google.protobuf.message import DecodeError
 
 from replica import limits
-from replica.ids import EntryId, PublicKey
+from replica.ids import ConversationId, EntryId, PublicKey
 from replica.link import Entries
 from replica.link.effects import EffectsBuilder
 from replica.link.hub_side import HubSide
@@ -14,6 +16,8 @@ from replica.link.intake import Intake
 from replica.log import Entry, Grant, Kind, Log, Member, codec
 from replica.log.admission import Admission
 from replica.log.cover import Cover
+from syncd import parts
+from syncd.pushing import Outcomes, Pushing
 from tests.conformance.planted_hub import Patch, both
 
 LIMIT = limits.PENDING_LINK_BYTES_MAX
@@ -34,6 +38,23 @@ def _drops(is_dropped: Callable[[Entry], bool]) -> Patch:
 
 def drops_entries_of_the_future() -> Patch:
     return _drops(lambda entry: entry.header.create_time_ms > YEAR_3000_MS)
+
+
+def judges_a_message_by_its_parts() -> Patch:
+    divided = parts.parts
+
+    def alone(*asked: Any) -> Iterable[Any]:
+        for part in divided(*asked):
+            yield replace(part, more=False) if isinstance(part, Entries) else part
+
+    return mock.patch("syncd.io.loader.parts", alone)
+
+
+def judges_a_push_by_its_parts() -> Patch:
+    def outcomes(self: Pushing, _conversation: ConversationId) -> Outcomes:
+        return self._outcomes
+
+    return mock.patch.object(Pushing, "outcomes", outcomes)
 
 
 def acks_what_other_links_sent() -> Patch:

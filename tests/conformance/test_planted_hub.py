@@ -121,6 +121,8 @@ PLANTED = [
     (entries.drops_unknown_roles, "entries/unknown-numbers-pass-unchanged"),
     (entries.keeps_pending_entries_of_ended_links, "entries/pending-entries-end-with-their-link"),
     (entries.charges_all_links_for_pending_entries, "entries/pending-entries-are-bounded"),
+    (entries.judges_a_message_by_its_parts, "covered/what-a-long-message-covers-at-its-end"),
+    (entries.judges_a_push_by_its_parts, "covered/what-a-long-message-covers-at-its-end"),
     (entries.offers_new_entries_alone, "covered/what-a-cut-left-out"),
     (entries.offers_what_grants_let_in_alone, "covered/what-comes-back-with-the-end-of-a-cut"),
     (entries.offers_a_grant_behind_its_entries, "covered/what-a-grant-lets-in"),

@@ -3,7 +3,7 @@
 from replica.link.codec import decode_steps
 from replica.link.frame import Frame
 from replica.link.messages import Entries, Open
-from replica.link.steps import STEP_ENTRIES, STEP_HEADS, finished
+from replica.link.steps import JUDGED_ENTRIES, STEP_ENTRIES, STEP_HEADS, finished
 from replica.log.body import Grant, Member, Role
 from replica.log.entry import Entry
 from replica.refusals import FieldInvalid
@@ -19,6 +19,15 @@ def test_a_members_long_message_is_admitted_in_parts() -> None:
     cut = list(parts(message, lambda: scene.held, scene.writer.public))
     assert [len(part.entries) for part in of(Entries, cut)] == [STEP_ENTRIES, STEP_ENTRIES, 1]
     assert [e for part in of(Entries, cut) for e in part.entries] == list(message.entries)
+
+
+def test_behind_many_entries_come_parts_in_which_the_uncovered_ones_are_answered() -> None:
+    scene = Scene().begin()
+    for count, behind in ((STEP_ENTRIES + 1, 0), (JUDGED_ENTRIES, 0), (JUDGED_ENTRIES + 1, 1)):
+        message = Entries(scene.id, tuple(scene.chain(count)))
+        cut = of(Entries, parts(message, lambda: scene.held, scene.writer.public))
+        assert sum(not part.entries for part in cut) == behind
+        assert [part.more for part in cut] == [True] * (len(cut) - 1) + [False]
 
 
 def test_long_bodies_are_admitted_in_more_parts() -> None:

@@ -22,7 +22,7 @@ from replica.link.messages import (
     Open,
     Opened,
 )
-from replica.link.steps import STEP_HEADS, finished
+from replica.link.steps import JUDGED_ENTRIES, STEP_HEADS, finished
 from replica.log.body import Grant, Member, Revocation, Role
 from replica.log.entry import Entry
 from replica.log.log import Log
@@ -124,6 +124,27 @@ def test_missing_bodies_are_asked_for(scene: Scene) -> None:
 def test_an_ack_names_the_last_of_each_lane(scene: Scene) -> None:
     answer = scene.receive(Entries(scene.id, tuple(scene.line)))
     assert answer == [Ack(scene.id, tuple(sorted([scene.genesis.id, scene.line[-1].id])))]
+
+
+def test_a_message_is_judged_once_all_of_its_parts_are_admitted(scene: Scene) -> None:
+    """An entry was refused although the rest of the message covers it (ORD-16)."""
+    owner, bob = Writer(1, epoch=3), Writer(9)
+    last = scene.genesis
+    for change in (Grant(EVE, Role.WRITER), Revocation(EVE)):
+        last = owner.write(scene.id, Member(change), parents=[last])
+        scene.receive(Entries(scene.id, (last,)))
+    cut_off = [
+        bob.write(scene.id, said("x"), parents=[scene.genesis]) for _ in range(2 * JUDGED_ENTRIES)
+    ]
+    reply = scene.ada.write(scene.id, said("y"), parents=[scene.line[-1], cut_off[0]])
+    assert scene.receive(Entries(scene.id, tuple(cut_off), more=True)) == []
+    assert scene.receive(Entries(scene.id, (reply,), more=True)) == [Ack(scene.id, (reply.id,))]
+    answers = scene.receive(Entries(scene.id, (), more=True))
+    assert len(answers) == JUDGED_ENTRIES
+    answers += scene.receive(Entries(scene.id, ()))
+    assert [m for m in answers if isinstance(m, Ack)] == [Ack(scene.id, (cut_off[0].id,))]
+    refused = [m.entry for m in answers if isinstance(m, Fault)]
+    assert refused == [entry.id for entry in cut_off[1:]]
 
 
 def test_a_known_entry_is_acked_and_not_persisted_again(scene: Scene) -> None:

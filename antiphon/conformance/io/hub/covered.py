@@ -46,6 +46,28 @@ async def what_a_cut_left_out_is_kept_and_offered_once_named(run: HubRun) -> Non
     equal(offered, [cut_off.id, reply.id], "the entries offered with one that names a cut-off one")
 
 
+@_theme.shows("ORD-16", "LINK-24")
+async def what_a_long_message_covers_at_its_end_is_not_refused(run: HubRun) -> None:
+    """A reader's entry at the beginning of a message is durable once its end names it."""
+    history = run.new()
+    reader = history.writer("reader")
+    history.grant(reader.public, Role.READER)
+    owner = await run.push_all(history)
+    word, other, third = [history.draw(said(word), reader) for word in ("word", "other", "third")]
+    link = await opened(owner, history)
+    between = [history.say(f"line {number}") for number in range(40)]
+    reply = history.add(history.draw(said("reply"), after=word))
+    await link.send(Entries(history.id, (word, other, *between, reply)))
+    found = await link.until_pong()
+    refused = [(m.reason, m.entry) for m in found if isinstance(m, Fault)]
+    equal(refused, [("ROLE_FORBIDS", other.id)], "the entries of a long message that are refused")
+    tips = {i for m in found if isinstance(m, Ack) for i in m.ids}
+    equal(word.id in tips, True, "whether the entry is acked that its end covers")
+    between = [history.say(f"more {number}") for number in range(40)]
+    reply = history.add(history.draw(said("reply"), after=third))
+    await push(owner, third, *between, reply)
+
+
 @_theme.shows("ORD-17", "PROM-5")
 async def what_a_grant_lets_in_is_offered_behind_it(run: HubRun) -> None:
     """An entry of a key without a role is not acked, and is offered behind its author's grant."""
