@@ -49,10 +49,10 @@ from replica.link import (
 )
 from replica.log import Conflict, Join, Role
 from replica.refusals import EntriesMissing
-from syncd import queries
+from syncd.calls import queries
 from syncd.hub import Hub
 from syncd.policy import Policy
-from syncd.shelf import Known
+from syncd.shelves.shelf import Known
 
 SIZES = (100, 10_000)
 LONG = 100_000

@@ -23,13 +23,13 @@ from replica.limits import STREAMS_MAX, VERSION
 from replica.link import Entries, Hello, Open
 from replica.log import Entry, Grant, Member, Revocation, Role, Seal
 from replica.log.body import Cut
+from syncd.bounds.shares import Payer
 from syncd.hub import Hub
 from syncd.io.collection import Collection
 from syncd.io.folds import Folds
 from syncd.io.pacer import Pacer
 from syncd.io.resumes import Resumes
 from syncd.policy import Policy
-from syncd.shares import Payer
 
 ROUNDS = 3
 TURNS = 3_000

@@ -14,8 +14,8 @@ from bench.hostile_logs import Pen, Talk, said
 from replica.limits import VERSION
 from replica.link import Entries, Frame, Hello, Message, decode_frame
 from replica.log import Role
-from syncd.connected import LinkId
 from syncd.hub import Hub
+from syncd.links.connected import LinkId
 from syncd.policy import Policy
 
 FLOOR_MS = 0.3

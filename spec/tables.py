@@ -26,7 +26,7 @@ from replica.io.serving.status import code_of
 from replica.log.kinds import KINDS, Kind
 from spec.limit_meanings import MEANINGS
 from spec.vectors.make import manifest
-from syncd.pushed import Warned
+from syncd.calls import Warned
 
 FOLDER = Path(__file__).parent
 

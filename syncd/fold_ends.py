@@ -1,8 +1,8 @@
 """The end of a fold that paused: its conversation is here for everybody again (LINK-92). Pure."""
 
 from replica.conversation import Conversation
-from syncd.fan_out import FanOut, HubEffects
 from syncd.hub import Hub
+from syncd.links import FanOut, HubEffects
 
 
 def end_fold(hub: Hub, held: Conversation) -> HubEffects:

@@ -28,15 +28,11 @@ from replica.link import (
 )
 from replica.log import NOTHING_LOST, Entry, Lost
 from replica.refusals import ConversationDeleted
-from syncd import queries
-from syncd.bringers import Bringers
-from syncd.connected import Connected, LinkId
-from syncd.disk_quota import DiskQuota, disk_bytes
-from syncd.fan_out import FanOut, HubEffects
+from syncd.bounds import Bringers, DiskQuota, disk_bytes
+from syncd.calls import Pushing, Right, queries
+from syncd.links import Connected, FanOut, HubEffects, LinkId
 from syncd.policy import Policy
-from syncd.pushing import Pushing
-from syncd.queries import Right
-from syncd.shelf import HubShelf, Known
+from syncd.shelves import HubShelf, Known
 
 
 class Hub:

@@ -1,10 +1,8 @@
 """What links were not sent at once, since they are many or a fold paused (LINK-92). Pure."""
 
 from replica.link import Link, is_walking
-from syncd import fan_out
-from syncd.fan_out import FanOut, HubEffects
 from syncd.hub import Hub
-from syncd.postponed import Key
+from syncd.links import FanOut, HubEffects, Key, fan_out
 
 
 def next_link(hub: Hub, key: Key) -> Link | None:

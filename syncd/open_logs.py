@@ -1,7 +1,7 @@
 """The logs of conversations in memory, bounded together while they are open (LIM-14).
 
-Pure. Unused conversations are evicted first (syncd/shelf.py). What is left is open on links,
-and the creators whose logs occupy most lose theirs, the largest first.
+Pure. Unused conversations are evicted first (syncd/shelves/shelf.py). What is left is open on
+links, and the creators whose logs occupy most lose theirs, the largest first.
 """
 
 from math import inf
@@ -9,10 +9,9 @@ from math import inf
 from replica.commits import Conversations
 from replica.link import Fault
 from replica.refusals import LogsTooLarge
-from syncd.accountant import Accountant
-from syncd.connected import Connected
-from syncd.fan_out import FanOut, HubEffects
-from syncd.shelf import HubShelf
+from syncd.bounds import Accountant
+from syncd.links import Connected, FanOut, HubEffects
+from syncd.shelves import HubShelf
 
 
 def release_logs(connected: Connected, shelf: HubShelf, busy: Conversations) -> HubEffects:

@@ -6,11 +6,11 @@ from antiphon.v1 import blob_pb2 as pb
 from replica.ids import ID_BYTES, ConversationId, Digest
 from replica.io import next_message, rpc
 from replica.refusals import ArgumentInvalid
+from syncd.calls import Right
 from syncd.io.blob_stores import BlobStores
 from syncd.io.driver import HubDriver
 from syncd.io.gate import Gate
 from syncd.io.requests import conversation_id
-from syncd.queries import Right
 
 _SILENCE = "no data came for too long; the committed bytes stay"
 

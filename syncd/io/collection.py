@@ -12,7 +12,7 @@ import gc
 import time
 from contextlib import suppress
 
-from syncd.shelf import HubShelf
+from syncd.shelves import HubShelf
 
 NEVER = 1_000_000_000
 LOADED_BYTES_MAX = 4 * 1024 * 1024

@@ -14,9 +14,9 @@ from replica.errors import StoreError
 from replica.ids import ConversationId, short
 from replica.io import Blobs, Performer, Store
 from replica.link import Fault
-from syncd.fan_out import HubEffects
 from syncd.hub import Hub
 from syncd.io.blob_stores import BlobStores
+from syncd.links import HubEffects
 
 log = structlog.get_logger()
 

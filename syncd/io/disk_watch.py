@@ -7,7 +7,7 @@ from shutil import disk_usage
 import structlog
 
 from replica import limits
-from syncd.disk_quota import DiskQuota
+from syncd.bounds import DiskQuota
 
 log = structlog.get_logger()
 

@@ -17,11 +17,8 @@ from replica.errors import StoreError
 from replica.ids import ConversationId, PublicKey
 from replica.io import Blobs, Performer, Store
 from replica.link import Close, Entries, Fault, Frame, Link, Message, conversation_of
-from syncd.accountant import Accountant
-from syncd.budget import Budget
-from syncd.connected import LinkId
-from syncd.fan_out import HubEffects, list_more
-from syncd.hint import Answered, Hint
+from syncd.bounds import Accountant, Budget, RunningCalls, Streams
+from syncd.calls import Outcomes, Right
 from syncd.hub import Hub, with_fault
 from syncd.io.blob_stores import BlobStores
 from syncd.io.deletions import Deletions
@@ -32,13 +29,10 @@ from syncd.io.pacer import Pacer
 from syncd.io.record_keeper import RecordKeeper
 from syncd.io.resumes import Resumes
 from syncd.io.throttle import CALL_BYTES, Throttle
+from syncd.links import Answered, Hint, HubEffects, LinkId, list_more
 from syncd.measures import HubCounters
 from syncd.open_logs import release_logs
-from syncd.pushing import Outcomes
-from syncd.queries import Right
 from syncd.refused_entries import note_stored, take_back
-from syncd.running_calls import RunningCalls
-from syncd.streams import Streams
 
 log = structlog.get_logger()
 

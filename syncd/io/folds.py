@@ -15,10 +15,10 @@ from greenlet import getcurrent, greenlet
 
 from replica.conversation import Conversation
 from replica.ids import ConversationId, PublicKey
-from syncd.fan_out import HubEffects
 from syncd.fold_ends import end_fold
 from syncd.hub import Hub
 from syncd.io.pacer import Pacer
+from syncd.links import HubEffects
 
 STEP_S = 0.001
 """Time of a step after which work pauses where it may: half a slice of the pacer."""

@@ -14,7 +14,7 @@ from replica.ids import PublicKey
 from replica.io import Keyless, rpc
 from replica.link import Authenticator, Steps
 from replica.refusals import RateLimited
-from syncd.budget import STRANGERS
+from syncd.bounds import STRANGERS
 from syncd.io.driver import HubDriver
 from syncd.io.turns import Turns
 

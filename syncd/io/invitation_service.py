@@ -7,10 +7,10 @@ from replica import limits
 from replica.ids import ID_BYTES, ConversationId, PublicKey
 from replica.io import Store, rpc
 from replica.refusals import ArgumentInvalid, CreateForbidden, ValueDamaged
+from syncd.bounds import SHARDS, Mailboxes
 from syncd.io.driver import HubDriver
 from syncd.io.gate import Gate
 from syncd.io.throttle import CALL_BYTES
-from syncd.mailboxes import SHARDS, Mailboxes
 
 log = structlog.get_logger()
 

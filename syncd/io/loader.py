@@ -28,15 +28,13 @@ from replica.link import (
 )
 from replica.log import MEMBERSHIP_TRACKS, Lost, verify_signature
 from replica.refusals import StoreCorrupt
-from syncd import records
-from syncd.disk_quota import disk_bytes
-from syncd.fan_out import HubEffects
+from syncd.bounds import disk_bytes
 from syncd.hub import Hub
 from syncd.io.folds import Folds
 from syncd.io.pacer import Pacer
 from syncd.io.record_keeper import RecordKeeper
-from syncd.parts import parts
-from syncd.shelf import Known
+from syncd.links import HubEffects, parts
+from syncd.shelves import Known, records
 
 log = structlog.get_logger()
 

@@ -8,9 +8,9 @@ from replica.errors import AntiphonError
 from replica.ids import ConversationId, PublicKey, short
 from replica.link import Link
 from replica.refusals import QuotaExceeded
-from syncd.accountant import Accountant, Holder
-from syncd.connected import LinkId
+from syncd.bounds import Accountant, Holder
 from syncd.hub import Hub
+from syncd.links import LinkId
 
 log = structlog.get_logger()
 

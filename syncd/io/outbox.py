@@ -16,7 +16,7 @@ from replica.errors import AntiphonError
 from replica.io import rpc
 from replica.link import Close, Fault, Frame
 from replica.refusals import SlowReader
-from syncd.hint import Answered, Hint
+from syncd.links import Answered, Hint
 
 LONG_BYTES = 8_192
 """Bytes from which on an item takes a while to encode or copy."""

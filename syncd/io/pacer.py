@@ -3,7 +3,7 @@
 A hub has one thread. All that a call needs besides its own step (the connection, the disk,
 the answer) takes turns of the loop, and each turn would last as long as the steps of all
 other calls together. So steps have a slice of time; then the loop turns without any of those who
-had it, and those that wait are served in the order of syncd/step_queue.py (DECISIONS D397).
+had it, and those that wait are served in the order of syncd/bounds/step_queue.py (DECISIONS D397).
 """
 
 import asyncio
@@ -13,8 +13,7 @@ from typing import TypeVar
 
 from replica.ids import PublicKey
 from replica.link import Steps
-from syncd.shares import Payer
-from syncd.step_queue import StepQueue
+from syncd.bounds import Payer, StepQueue
 
 SLICE_S = 0.002
 """Time of the steps between two pauses; the last one may take longer."""

@@ -17,9 +17,8 @@ from replica.errors import StoreError
 from replica.ids import ConversationId
 from replica.io import Store
 from replica.log import Entry
-from syncd import records
 from syncd.hub import Hub
-from syncd.shelf import Known
+from syncd.shelves import Known, records
 
 log = structlog.get_logger()
 

@@ -6,7 +6,7 @@ from antiphon.v1 import sync_pb2 as pb
 from replica.ids import ID_BYTES, ConversationId, EntryId, Lane, Position, PublicKey
 from replica.link import Entries, Steps, entries_steps, heads_steps
 from replica.refusals import ArgumentInvalid, FrameMalformed
-from syncd.queries import LaneRange
+from syncd.calls import LaneRange
 
 
 def conversation_id(value: bytes) -> ConversationId:

@@ -7,12 +7,11 @@ from contextlib import suppress
 from replica.errors import StoreError
 from replica.ids import PublicKey
 from replica.link import Credit, Link, Message
-from syncd.fan_out import HubEffects
 from syncd.hub import Hub
 from syncd.io.folds import Folds
 from syncd.io.pacer import Pacer
 from syncd.later_steps import next_link, resume
-from syncd.postponed import Key
+from syncd.links import HubEffects, Key
 
 Prepare = Callable[[Link, PublicKey, Message], Awaitable[None]]
 """Finds in steps what a message makes a link be sent; see Loader.prepare."""

@@ -39,10 +39,7 @@ from replica.link import (
     linked_host_to_pb,
 )
 from replica.log import entry_id, entry_to_pb
-from syncd import pushed, queries, watch
-from syncd.connected import LinkId
-from syncd.delivery import Outgoing, delivered
-from syncd.hint import Answered, Hint, OwnHead
+from syncd.calls import Outcomes, pushed, queries
 from syncd.io.driver import HubDriver
 from syncd.io.gate import Gate
 from syncd.io.outbox import Encode, Item, Outbox
@@ -53,7 +50,7 @@ from syncd.io.requests import (
     lane_range,
     pushed_steps,
 )
-from syncd.pushing import Outcomes
+from syncd.links import Answered, Hint, LinkId, Outgoing, OwnHead, delivered, watch
 
 log = structlog.get_logger()
 

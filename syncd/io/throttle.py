@@ -9,20 +9,19 @@ from replica.ids import ConversationId, PublicKey
 from replica.limits import PAYERS_MAX, WAIT_S_MAX
 from replica.link import Message, conversation_of
 from replica.refusals import RateLimited
-from syncd.budget import (
+from syncd.bounds import (
     STRANGERS,
     UPLOAD_UNITS,
     Budget,
+    Payer,
     is_reserved,
     units_of,
     units_of_work,
     units_sent,
     vouched,
 )
-from syncd.connected import LinkId
-from syncd.fan_out import HubEffects
 from syncd.hub import Hub
-from syncd.shares import Payer
+from syncd.links import HubEffects, LinkId
 
 CALL_BYTES = 4_096
 """Bytes that a call is charged for, beside those it reads."""

@@ -15,10 +15,7 @@ from urllib.parse import unquote
 
 from replica import limits
 from replica.ids import PublicKey
-from syncd.bucket import Bucket
-from syncd.shares import Payer
-from syncd.step_queue import StepQueue
-from syncd.tally import Tally
+from syncd.bounds import Bucket, Payer, StepQueue, Tally
 
 _GONE_MAX = 64
 """Calls that ended while they waited and are passed over in one step."""

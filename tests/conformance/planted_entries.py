@@ -16,8 +16,8 @@ from replica.link.intake import Intake
 from replica.log import Entry, Grant, Kind, Log, Member, codec
 from replica.log.admission import Admission
 from replica.log.cover import Cover
-from syncd import parts
-from syncd.pushing import Outcomes, Pushing
+from syncd.calls.pushing import Outcomes, Pushing
+from syncd.links.parts import parts
 from tests.conformance.planted_hub import Patch, both
 
 LIMIT = limits.PENDING_LINK_BYTES_MAX
@@ -41,10 +41,8 @@ def drops_entries_of_the_future() -> Patch:
 
 
 def judges_a_message_by_its_parts() -> Patch:
-    divided = parts.parts
-
     def alone(*asked: Any) -> Iterable[Any]:
-        for part in divided(*asked):
+        for part in parts(*asked):
             yield replace(part, more=False) if isinstance(part, Entries) else part
 
     return mock.patch("syncd.io.loader.parts", alone)

@@ -8,10 +8,11 @@ from replica.link import draft_to_pb
 from replica.link.hub_side import HubSide
 from replica.log import Log
 from replica.order import Order
-from syncd import hint as hints
-from syncd import queries, watch
-from syncd.hint import Answered, OwnHead
-from syncd.streams import Streams
+from syncd.bounds.streams import Streams
+from syncd.calls import queries
+from syncd.links import hint as hints
+from syncd.links import watch
+from syncd.links.hint import Answered, OwnHead
 from tests.conformance.planted_hub import Patch
 
 _HINT_FOR = hints.hint_for
@@ -58,11 +59,11 @@ def fetches_uncovered_entries() -> Patch:
         with mock.patch.object(Log, "covered", lambda self: self.entries.keys()):
             return iter(list(fetch(held, ids, ranges, headers_only=headers_only)))
 
-    return mock.patch("syncd.queries.fetch", lax)
+    return mock.patch("syncd.calls.queries.fetch", lax)
 
 
 def _hints(change) -> Patch:
-    return mock.patch("syncd.fan_out.hint_for", change)
+    return mock.patch("syncd.links.fan_out.hint_for", change)
 
 
 def forgets_the_basis_in_the_lamport() -> Patch:
@@ -113,7 +114,7 @@ def names_requests_of_no_host() -> Patch:
         unanswered = tip is not None and tip.generation is None
         return tip.seal.request if unanswered else open_request(held, tip)
 
-    return mock.patch("syncd.hint._open_request", lax)
+    return mock.patch("syncd.links.hint._open_request", lax)
 
 
 def names_second_answers() -> Patch:
@@ -125,7 +126,7 @@ def names_second_answers() -> Patch:
             return answer(held, entry)
         return Answered(held.id, node.seal.request, node.id, entry.id)
 
-    return mock.patch("syncd.hint._answer", lax)
+    return mock.patch("syncd.links.hint._answer", lax)
 
 
 def names_answers_to_void_seals() -> Patch:
@@ -135,7 +136,7 @@ def names_answers_to_void_seals() -> Patch:
         parent = entry.header.parents[0]
         return answer(held, entry) or Answered(held.id, parent, None, entry.id)
 
-    return mock.patch("syncd.hint._answer", lax)
+    return mock.patch("syncd.links.hint._answer", lax)
 
 
 def sends_drafts_to_all_watches() -> Patch:
@@ -144,7 +145,7 @@ def sends_drafts_to_all_watches() -> Patch:
     def lax(conversation, cursor, *, drafts):
         return opening_steps(conversation, cursor, drafts=True)
 
-    return mock.patch("syncd.watch.opening_steps", lax)
+    return mock.patch("syncd.links.watch.opening_steps", lax)
 
 
 def bounds_no_links_of_a_key() -> Patch:

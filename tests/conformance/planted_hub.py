@@ -23,13 +23,13 @@ from replica.link.intake import Intake
 from replica.link.link import Link, Phase
 from replica.log import Entry
 from replica.refusals import NotAllowed
-from syncd.connected import Connected
+from syncd.bounds.mailboxes import VERDICTS_MAX, Mailboxes
+from syncd.calls.pushing import Outcomes, Pushing
+from syncd.calls.queries import Right
 from syncd.hub import Hub
 from syncd.io.blob_service import BlobService
 from syncd.io.service import SyncService
-from syncd.mailboxes import VERDICTS_MAX, Mailboxes
-from syncd.pushing import Outcomes, Pushing
-from syncd.queries import Right
+from syncd.links.connected import Connected
 from tests.simulation.planted import hub
 
 Patch = AbstractContextManager[object]
@@ -316,7 +316,7 @@ def calls_pending_entries_of_a_push_durable() -> Patch:
         of = {fault.entry: fault for fault in faults}
         return {i: of.get(i) for i in ids}
 
-    return mock.patch("syncd.queries.outcomes", durable)
+    return mock.patch("syncd.calls.queries.outcomes", durable)
 
 
 def ends_a_push_for_one_entry() -> Patch:
@@ -336,11 +336,11 @@ def ends_a_push_for_one_entry() -> Patch:
 
 
 def warns_of_nothing() -> Patch:
-    return mock.patch("syncd.pushed.warning_about", _nothing)
+    return mock.patch("syncd.calls.pushed.warning_about", _nothing)
 
 
 def calls_pending_entries_unknown() -> Patch:
-    from syncd import queries
+    from syncd.calls import queries
 
     fate_of = queries.fate_of
 
@@ -348,11 +348,11 @@ def calls_pending_entries_unknown() -> Patch:
         found = fate_of(held, entry_id)
         return queries.Unknown() if isinstance(found, queries.Pending) else found
 
-    return mock.patch("syncd.queries.fate_of", short)
+    return mock.patch("syncd.calls.queries.fate_of", short)
 
 
 def calls_refused_entries_durable() -> Patch:
-    from syncd import queries
+    from syncd.calls import queries
 
     fate_of = queries.fate_of
 
@@ -360,46 +360,46 @@ def calls_refused_entries_durable() -> Patch:
         found = fate_of(held, entry_id)
         return queries.Held(None, None) if isinstance(found, queries.Uncovered) else found
 
-    return mock.patch("syncd.queries.fate_of", stored)
+    return mock.patch("syncd.calls.queries.fate_of", stored)
 
 
 def names_no_absent_ids() -> Patch:
-    from syncd import queries
+    from syncd.calls import queries
 
     fetch = queries.fetch
 
     def silent(*given: object, **named: object) -> Iterator[queries.Fetched]:
         return (replace(one, absent=()) for one in fetch(*given, **named))
 
-    return mock.patch("syncd.queries.fetch", silent)
+    return mock.patch("syncd.calls.queries.fetch", silent)
 
 
 # --- Watch and drafts ----------------------------------------------------------------------
 
 
 def hints_at_the_genesis() -> Patch:
-    from syncd.hint import Hint, hint_for
+    from syncd.links.hint import Hint, hint_for
 
     def stale(held: Conversation, author: PublicKey) -> Hint:
         return replace(hint_for(held, author), parents=(EntryId(held.id),))
 
-    return mock.patch("syncd.fan_out.hint_for", stale)
+    return mock.patch("syncd.links.fan_out.hint_for", stale)
 
 
 def names_no_open_request() -> Patch:
-    return mock.patch("syncd.hint._open_request", lambda held, tip: None)
+    return mock.patch("syncd.links.hint._open_request", lambda held, tip: None)
 
 
 def names_no_answer() -> Patch:
-    return mock.patch("syncd.fan_out.answers", lambda held, entries: ())
+    return mock.patch("syncd.links.fan_out.answers", lambda held, entries: ())
 
 
 def goes_on_behind_any_cursor() -> Patch:
-    return mock.patch("syncd.watch.end_of", lambda item: None)
+    return mock.patch("syncd.links.watch.end_of", lambda item: None)
 
 
 def sends_no_beats() -> Patch:
-    return mock.patch("syncd.watch.HEARTBEAT", Fault("NO_BEAT"))
+    return mock.patch("syncd.links.watch.HEARTBEAT", Fault("NO_BEAT"))
 
 
 def keeps_no_running_draft() -> Patch:

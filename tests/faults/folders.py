@@ -30,7 +30,7 @@ from replica.io.files.keys import load_or_create, load_or_create_secret
 from replica.io.store.folder_use import FolderUse, take_folder
 from replica.io.store.store import Store
 from replica.log.entry import Entry, public_key
-from syncd.mailboxes import Mailboxes
+from syncd.bounds.mailboxes import Mailboxes
 from tests.model_host.kv.plain_pages import filled
 from tests.support.stories import Story
 from tests.support.writers import Writer, said

@@ -11,8 +11,8 @@ from replica.link.messages import Fault, Message
 from replica.refusals import StoreFull
 from syncd.hub import Hub, HubEffects, LinkId
 from syncd.later_steps import next_link, resume
+from syncd.links.postponed import Key
 from syncd.policy import Policy
-from syncd.postponed import Key
 from tests.simulation.network import Wire
 from tests.simulation.node import Node, Steps
 

@@ -7,7 +7,7 @@ from random import Random
 
 from replica import limits
 from replica.link import channel, hub_side
-from syncd import fan_out
+from syncd.links import fan_out
 
 
 @dataclass(frozen=True, slots=True)

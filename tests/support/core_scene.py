@@ -11,8 +11,8 @@ from replica.ids import ConversationId, Position
 from replica.link.events import Event, StateChanged, SyncState
 from replica.link.messages import Fault, Hello, Message
 from replica.log.entry import Entry
-from syncd.fan_out import list_more
 from syncd.hub import Hub, LinkId
+from syncd.links.fan_out import list_more
 from syncd.policy import Policy
 from tests.support.writers import Writer, said
 

@@ -11,7 +11,7 @@ from replica.log.entry import Entry
 from replica.testing import Network, Peer, shelf_of
 from syncd.hub import Hub
 from syncd.policy import Policy
-from syncd.shelf import Known
+from syncd.shelves.shelf import Known
 from tests.support.writers import Writer, said
 
 HUB_KEY = Writer(99).public

@@ -10,10 +10,10 @@ from replica.log import meter
 from replica.log.body import Grant, Member, Revocation, Role
 from replica.log.entry import Entry
 from replica.refusals import StoreFull
-from syncd.connected import LinkId
-from syncd.fan_out import HubEffects
 from syncd.fold_ends import end_fold
 from syncd.hub import Hub
+from syncd.links.connected import LinkId
+from syncd.links.fan_out import HubEffects
 from syncd.policy import Policy
 from tests.support.scene import HUB_KEY
 from tests.support.writers import Writer, said

@@ -9,9 +9,9 @@ from replica.ids import Digest
 from replica.link.messages import Entries, Hello, Ids, Listing, ListingItem, Message, Open
 from replica.log.body import Join, Role
 from replica.testing import of
-from syncd.connected import LinkId
-from syncd.fan_out import list_more
 from syncd.hub import Hub
+from syncd.links.connected import LinkId
+from syncd.links.fan_out import list_more
 from syncd.policy import Policy
 from tests.support.call_count import calls
 from tests.support.scene import HUB_KEY, Scene

@@ -19,10 +19,10 @@ from replica.refusals import (
     StoreFull,
 )
 from replica.testing import of
-from syncd.fan_out import HubEffects
+from syncd.calls.queries import Right
 from syncd.hub import Hub
+from syncd.links.fan_out import HubEffects
 from syncd.policy import Policy
-from syncd.queries import Right
 from tests.support.scene import HUB_KEY, Scene
 from tests.support.writers import Writer
 

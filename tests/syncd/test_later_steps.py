@@ -8,10 +8,10 @@ from replica.link import hub_side
 from replica.link.messages import Close, Credit, Draft, Entries, Hello, Listing, Open
 from replica.log.body import Grant, Member, Revocation, Role
 from replica.log.entry import Entry, verify_signature
-from syncd import fan_out
-from syncd.connected import LinkId
-from syncd.fan_out import HubEffects
 from syncd.later_steps import next_link, resume
+from syncd.links import fan_out
+from syncd.links.connected import LinkId
+from syncd.links.fan_out import HubEffects
 from tests.support.call_count import calls
 from tests.support.host_scene import HostScene
 from tests.support.scene import Scene

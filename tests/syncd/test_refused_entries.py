@@ -2,7 +2,7 @@
 
 from replica.link.messages import Entries
 from replica.log.entry import Entry
-from syncd.disk_quota import stored_bytes
+from syncd.bounds.disk_quota import stored_bytes
 from syncd.hub import Hub
 from syncd.policy import Policy
 from syncd.refused_entries import note_stored, take_back

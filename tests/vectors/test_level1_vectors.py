@@ -21,10 +21,10 @@ from replica.link.messages import Hello, HostInfo, Ping, ProfileInfo
 from replica.link.steps import finished
 from replica.log.codec.entries import entry_from_pb, entry_to_pb
 from replica.log.entry import public_key
-from syncd import watch
-from syncd.fan_out import HubEffects
 from syncd.hub import Hub
 from syncd.io.service import _outcome, _watch_response
+from syncd.links import watch
+from syncd.links.fan_out import HubEffects
 from syncd.policy import Policy
 
 FILE = Path(__file__).parents[2] / "spec" / "vectors" / "level1.json"

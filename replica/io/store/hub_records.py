@@ -1,6 +1,6 @@
 """The records of a hub's conversations in its store: a small value each (DECISIONS D545).
 
-What a record states, and for which log it counts, is in syncd/records.py. The deletion of a
+What a record states, and for which log it counts, is in syncd/shelves/records.py. The deletion of a
 conversation erases its record in the same transaction, unless the page of it is damaged.
 """
 

@@ -23,7 +23,7 @@ from replica.link.messages import (
 )
 from replica.log.body import Grant, Member, Request, Role, Sampling
 from replica.log.entry import Entry
-from syncd.shelf import Known
+from syncd.shelves.shelf import Known
 from tests.support.core_scene import FRIEND, ME, Scene
 from tests.support.writers import Writer, said
 

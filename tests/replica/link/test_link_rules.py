@@ -28,9 +28,9 @@ from replica.link.messages import (
 from replica.log.admission import Admitted
 from replica.refusals import StoreFull
 from replica.testing import Network, Peer, of, shelf_of
+from syncd.calls.queries import Held, Unknown, fate_of
 from syncd.hub import Hub
 from syncd.policy import Policy
-from syncd.queries import Held, Unknown, fate_of
 from tests.support.scene import HUB_KEY, Scene
 from tests.support.writers import Writer, said
 

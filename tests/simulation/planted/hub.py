@@ -9,11 +9,11 @@ from replica.link.effects import EffectsBuilder
 from replica.link.exchange import Exchange
 from replica.link.hub_side import HubSide
 from replica.link.messages import Ack, Entries, ListingItem
-from syncd import fan_out
-from syncd.connected import LinkId
-from syncd.fan_out import FanOut, HubEffects
 from syncd.hub import Hub
-from syncd.postponed import Postponed
+from syncd.links import fan_out
+from syncd.links.connected import LinkId
+from syncd.links.fan_out import FanOut, HubEffects
+from syncd.links.postponed import Postponed
 from tests.simulation.planted import Patch
 
 

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from syncd import records
 from syncd.io import record_keeper
+from syncd.shelves import records
 from tests.syncd.io.hub_disk import Disk
 
 

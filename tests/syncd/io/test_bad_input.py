@@ -28,9 +28,9 @@ from replica.refusals import (
     HeaderTooLarge,
 )
 from spec.vectors.make.build import Key
+from syncd.calls.pushed import for_push
 from syncd.io.config import HubConfig
 from syncd.io.server import start
-from syncd.pushed import for_push
 from tests.support.callers import Caller, ServedHub, serve_hub
 from tests.support.hub_views import next_message, next_of, open_link, stored
 from tests.support.writers import Writer, said

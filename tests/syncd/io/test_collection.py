@@ -9,7 +9,7 @@ import pytest
 from replica.conversation.conversation import Conversation
 from syncd.io import collection as module
 from syncd.io.collection import FULL_PASS_S, Collection
-from syncd.shelf import HubShelf
+from syncd.shelves.shelf import HubShelf
 from tests.support.writers import Writer
 
 

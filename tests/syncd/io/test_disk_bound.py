@@ -14,7 +14,7 @@ from replica.errors import AntiphonError
 from replica.ids import Digest
 from replica.io import status
 from replica.io.calls.blob_calls import BlobCalls
-from syncd.disk_quota import FILE_BYTES
+from syncd.bounds.disk_quota import FILE_BYTES
 from syncd.io.config import HubConfig
 from syncd.io.server import start
 from tests.support.callers import ServedHub, serve_hub, until

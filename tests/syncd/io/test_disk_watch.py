@@ -9,7 +9,7 @@ import structlog.testing
 from replica import limits
 from replica.ids import ConversationId
 from replica.refusals import QuotaExceeded
-from syncd.disk_quota import DiskQuota
+from syncd.bounds.disk_quota import DiskQuota
 from syncd.io import disk_watch
 from syncd.io.disk_watch import DiskWatch
 from tests.support.writers import Writer

@@ -18,7 +18,7 @@ from replica.refusals import StoreFull
 from syncd.hub import Hub
 from syncd.io.driver import HubDriver
 from syncd.io.pacer import Pacer
-from syncd.listing import list_of
+from syncd.links.listing import list_of
 from syncd.policy import Policy
 from tests.support.callers import PATIENCE_S, until
 from tests.support.files import full_disk

@@ -22,7 +22,7 @@ from replica.refusals import (
     NotAllowed,
     QuotaExceeded,
 )
-from syncd.disk_quota import FILE_BYTES, DiskQuota
+from syncd.bounds.disk_quota import FILE_BYTES, DiskQuota
 from syncd.io import blob_stores
 from syncd.io.blob_stores import SWEEP_EVERY_S, BlobStores
 from tests.support.callers import Caller, ServedHub, serve_hub, until

@@ -19,13 +19,13 @@ from replica.log import meter
 from replica.log.body import Grant, Member, Revocation, Role
 from replica.log.entry import Entry
 from replica.refusals import ConversationUnknown, StoreFull
-from syncd import records
-from syncd.connected import LinkId
 from syncd.hub import Hub
 from syncd.io import folds
 from syncd.io.driver import HubDriver
 from syncd.io.pacer import Pacer
+from syncd.links.connected import LinkId
 from syncd.policy import Policy
+from syncd.shelves import records
 from tests.support.callers import PATIENCE_S, until
 from tests.support.writers import Writer, said
 

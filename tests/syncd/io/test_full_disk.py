@@ -18,7 +18,7 @@ from replica.link.events import EntryFailed, Event
 from replica.log.body import Genesis, Grant, Member, Role
 from replica.log.entry import Entry
 from replica.refusals import StoreFull
-from syncd.disk_quota import stored_bytes
+from syncd.bounds.disk_quota import stored_bytes
 from syncd.io.config import HubConfig
 from syncd.io.server import HubServer, start
 from tests.support.callers import PATIENCE_S, ServedHub, serve_hub

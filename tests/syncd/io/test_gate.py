@@ -12,8 +12,8 @@ from antiphon.v1 import blob_pb2, invitation_pb2, sync_pb2
 from replica.ids import ConversationId, PublicKey
 from replica.limits import BURST_UNITS
 from replica.link.messages import Hello
-from syncd.bucket import Bucket
-from syncd.budget import STRANGERS
+from syncd.bounds.bucket import Bucket
+from syncd.bounds.budget import STRANGERS
 from tests.support.callers import ServedHub, refused, serve_hub, until
 from tests.support.writers import Writer
 

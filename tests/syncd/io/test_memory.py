@@ -16,14 +16,14 @@ from replica.link.frame import Frame
 from replica.link.messages import Close, Credit, Hello, Ids, Open, Pong
 from replica.log.body import Grant, Member, Role
 from replica.refusals import QuotaExceeded
-from syncd.accountant import Accountant
-from syncd.connected import LinkId
+from syncd.bounds.accountant import Accountant
 from syncd.hub import Hub
 from syncd.io.driver import HubDriver
 from syncd.io.memory import Memory
 from syncd.io.outbox import Outbox
+from syncd.links.connected import LinkId
 from syncd.policy import Policy
-from syncd.shelf import Known
+from syncd.shelves.shelf import Known
 from tests.support.writers import Writer, said
 
 ADA, EVE = Writer(1), Writer(2)

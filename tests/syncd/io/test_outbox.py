@@ -10,8 +10,8 @@ from replica.limits import OUTBOX_MESSAGES_MAX
 from replica.link.frame import Frame
 from replica.link.messages import Ack, Close, Fault, Pong
 from replica.refusals import RateLimited, SlowReader
-from syncd.hint import Hint, OwnHead
 from syncd.io.outbox import LOW_WATER_BYTES, Item, Outbox
+from syncd.links.hint import Hint, OwnHead
 
 CONVERSATION = ConversationId(bytes(32))
 

@@ -9,7 +9,7 @@ from replica.ids import PublicKey
 from replica.log.body import Role
 from syncd.io import record_keeper
 from syncd.io.driver import HubDriver
-from syncd.listing import item_of, list_of
+from syncd.links.listing import item_of, list_of
 from tests.support.files import damage_root, flip_byte, query
 from tests.support.writers import Writer
 from tests.syncd.io.hub_disk import Disk, Talk, later, push, stored_logs, stored_records

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from replica.ids import PublicKey
+from syncd.bounds.shares import Payer
 from syncd.io import pacer as module
 from syncd.io.pacer import IDLE_S, PAUSE_TURNS, SHORT_STEPS_MAX, SLICE_S, Pacer
-from syncd.shares import Payer
 
 HEAVY, LIGHT = PublicKey(b"h" * 32), PublicKey(b"l" * 32)
 

@@ -11,9 +11,9 @@ from replica.errors import StoreError
 from replica.ids import ConversationId
 from replica.io.store.store import Store
 from replica.log.entry import Entry
-from syncd import records
 from syncd.io import record_keeper
-from syncd.listing import item_of, list_of
+from syncd.links.listing import item_of, list_of
+from syncd.shelves import records
 from tests.support.files import flip_byte, full_disk, query
 from tests.support.writers import Writer
 from tests.syncd.io.hub_disk import (

@@ -10,11 +10,11 @@ from replica.ids import ConversationId
 from replica.io.blobs.blobs import Blobs
 from replica.io.store.store import Store
 from replica.link.messages import Entries
-from syncd import records
 from syncd.hub import Hub
 from syncd.io.driver import HubDriver
-from syncd.listing import item_of, list_of
+from syncd.links.listing import item_of, list_of
 from syncd.policy import Policy
+from syncd.shelves import records
 from tests.support.writers import Writer, said
 
 EVE = Writer(7)

@@ -19,7 +19,7 @@ from replica.log.body import Grant, Member, Role
 from replica.log.codec.entries import entry_from_pb, entry_to_pb
 from replica.log.entry import Entry, entry_id
 from replica.refusals import FrameTooLarge
-from syncd import queries
+from syncd.calls import queries
 from syncd.io.config import HubConfig
 from syncd.io.server import start
 from tests.support.callers import ServedHub, refused, serve_hub, until

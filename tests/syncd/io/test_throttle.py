@@ -9,11 +9,11 @@ from replica.link.messages import Ack, Entries
 from replica.log.body import Message, Speaker, Text, ToolResult
 from replica.log.entry import Entry
 from replica.refusals import NotAllowed, RateLimited
-from syncd.budget import STRANGERS, Budget
-from syncd.fan_out import HubEffects
+from syncd.bounds.budget import STRANGERS, Budget
+from syncd.bounds.shares import Payer
 from syncd.io import throttle as module
 from syncd.io.throttle import CALL_BYTES, Throttle
-from syncd.shares import Payer
+from syncd.links.fan_out import HubEffects
 from tests.support.scene import Scene, index
 from tests.support.writers import Writer, said
 

@@ -15,9 +15,9 @@ from replica import limits
 from replica.ids import Digest, PublicKey
 from replica.io.calls.blob_calls import BlobCalls
 from replica.log import entry_to_pb
-from syncd import queries
-from syncd.budget import UPLOAD_UNITS
-from syncd.shares import Payer
+from syncd.bounds.budget import UPLOAD_UNITS
+from syncd.bounds.shares import Payer
+from syncd.calls import queries
 from tests.support.callers import ServedHub, refused, serve_hub, until
 
 

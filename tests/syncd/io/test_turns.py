@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from replica import limits
-from syncd.bucket import Bucket
+from syncd.bounds.bucket import Bucket
 from syncd.io.turns import Turns
 from tests.support.callers import until
 

@@ -18,9 +18,8 @@ from replica.ids import ConversationId, PublicKey
 from replica.io import rpc
 from replica.link import Authenticator, Entries, Frame, Message, decode_frame, sign_challenge
 from replica.log import Entry
-from syncd.connected import LinkId
-from syncd.fan_out import HubEffects
 from syncd.hub import Hub
+from syncd.links import HubEffects, LinkId
 from syncd.policy import Policy
 
 PIECE_BYTES = 256 * 1024
