@@ -5,7 +5,7 @@ from io import FileIO
 from pathlib import Path
 
 from bench import jobs
-from model_host.io.archive_files import store_archive
+from model_host.io.files.archive_files import store_archive
 from model_host.kv import Manifest, encrypt_archive
 from replica.ids import ConversationId
 

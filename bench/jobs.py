@@ -9,7 +9,7 @@ from time import perf_counter
 from model_host.batching import SEQUENCES_MAX, Batcher, Chosen, Job
 from model_host.engine.torch_engine import TorchEngine
 from model_host.generation import Plan, Run
-from model_host.io.checkpoint_files import Checkpoints
+from model_host.io.files.checkpoint_files import Checkpoints
 from model_host.kv import PagePool
 from model_host.rendering import Context
 from model_host.sampling import SamplerState

@@ -9,7 +9,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from model_host.engine.torch_engine import TorchEngine
 from model_host.generation import gather, plan
-from model_host.io.offers import Offer
+from model_host.io.profiles.offers import Offer
 from model_host.rendering import Contexts
 from replica.conversation import Author, Conversation, extend_digest, sealable, start_digest
 from replica.ids import SALT_BYTES, EntryId

@@ -19,7 +19,7 @@ from antiphon.conformance.suites.recording import Json, Recorder
 from bench.talk import GREEDY, Talk
 from model_host.generation import gather, plan
 from model_host.io.config import HostConfig
-from model_host.io.offers import Offer
+from model_host.io.profiles.offers import Offer
 from model_host.io.server import HostServer
 from model_host.io.server import start as start_host
 from model_host.rendering import Contexts

@@ -33,7 +33,7 @@ from model_host.engine import Tokenizer
 from model_host.engine.torch_engine import TorchEngine
 from model_host.generation import gather_branch, render_branch
 from model_host.io.fetch import cache_dir, resolve
-from model_host.io.offers import Offer, make_offer
+from model_host.io.profiles.offers import Offer, make_offer
 from model_host.rendering import Contexts
 from replica.ids import ConversationId, EntryId, PublicKey
 from replica.io.driver.replica import Replica

@@ -7,8 +7,8 @@ from functools import partial
 import structlog
 
 from model_host.errors import CheckpointDiskFull, CheckpointWriteFailed
-from model_host.io.checkpoint_files import Checkpoints
-from model_host.io.host import Host
+from model_host.io.answers import Host
+from model_host.io.files import Checkpoints
 from replica.io import Repeated, to_the_end
 
 log = structlog.get_logger()

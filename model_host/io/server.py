@@ -19,31 +19,28 @@ from model_host.engine import (
     soonest_numerics,
 )
 from model_host.errors import CheckpointError
-from model_host.io.archive_files import prepared_folder
-from model_host.io.archive_service import ArchiveService
-from model_host.io.callers import Callers
-from model_host.io.checkpoint_files import Checkpoints
+from model_host.io.answers import Host, RequestHandler
+from model_host.io.calls import (
+    ArchiveService,
+    Callers,
+    Calls,
+    CountTokens,
+    HostService,
+    HostStats,
+    PagesCall,
+    RenderCall,
+    ReplayHandler,
+    StatsCall,
+    Warm,
+)
 from model_host.io.config import HostConfig
-from model_host.io.count_tokens import CountTokens
+from model_host.io.contexts import HubCheckpoints, HubTier
 from model_host.io.disk_watch import DiskWatch
-from model_host.io.engine_thread import EngineThread
 from model_host.io.fetch import cache_dir, resolve
-from model_host.io.host import Host
-from model_host.io.host_stats import HostStats
-from model_host.io.hub_checkpoints import HubCheckpoints, HubTier
+from model_host.io.files import Checkpoints, Journals, KeyRing, prepared_folder
 from model_host.io.invited import Invitations, Invited
-from model_host.io.journal import Journals
-from model_host.io.key_ring import KeyRing
-from model_host.io.offers import Offer, Offers, make_offer
-from model_host.io.own_thread import in_own_thread
-from model_host.io.pages_call import PagesCall
-from model_host.io.profiles import Profiles
-from model_host.io.render_call import RenderCall
-from model_host.io.replay_handler import ReplayHandler
-from model_host.io.request_handler import RequestHandler
-from model_host.io.service import Calls, HostService
-from model_host.io.stats_call import StatsCall
-from model_host.io.warm import Warm
+from model_host.io.profiles import Offer, Offers, Profiles, make_offer
+from model_host.io.threads import EngineThread, in_own_thread
 from model_host.operators import Operators
 from model_host.profiles import Profile, require_room, weights_bytes
 from replica.core import FollowPolicy

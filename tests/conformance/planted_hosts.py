@@ -9,13 +9,14 @@ from model_host.errors import ArchiveInvalid, ReplayBusy
 from model_host.generation import Run, planning, runner
 from model_host.generation.stop import StopMatcher
 from model_host.grammar import Grammar
-from model_host.io import namespaces, pages_call, service
-from model_host.io.archive_service import ArchiveService
-from model_host.io.engine_thread import EngineThread
-from model_host.io.host_stats import HostStats
-from model_host.io.namespaces import Namespaces
-from model_host.io.offers import Offers
-from model_host.io.replay_handler import ReplayHandler
+from model_host.io.calls import pages_call, service
+from model_host.io.calls.archive_service import ArchiveService
+from model_host.io.calls.host_stats import HostStats
+from model_host.io.calls.replay_handler import ReplayHandler
+from model_host.io.profiles import namespaces
+from model_host.io.profiles.namespaces import Namespaces
+from model_host.io.profiles.offers import Offers
+from model_host.io.threads.engine_thread import EngineThread
 from model_host.kv import archive, entry_pages
 from model_host.kv.cached_pages import CachedPages
 from model_host.kv.prefix import PrefixIndex

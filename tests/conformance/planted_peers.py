@@ -9,9 +9,9 @@ from unittest import mock
 from antiphon.v1 import blob_pb2
 from model_host.generation import Run, planning
 from model_host.generation.stop import StopMatcher
-from model_host.io import replay_handler
-from model_host.io.callers import Callers
-from model_host.io.run_table import RunTable
+from model_host.io.answers.run_table import RunTable
+from model_host.io.calls import replay_handler
+from model_host.io.calls.callers import Callers
 from model_host.rendering import contents, render
 from model_host.sampling import Sampler
 from model_host.sampling import state as sampler_state

@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from model_host.generation import JournalHead
-from model_host.io.checkpoint_files import Checkpoints
-from model_host.io.journal import Journals
-from model_host.io.key_ring import KeyRing
+from model_host.io.files.checkpoint_files import Checkpoints
+from model_host.io.files.journal import Journals
+from model_host.io.files.key_ring import KeyRing
 from model_host.sampling import Choice
 from replica.ids import ConversationId, Digest, EntryId, PublicKey
 from replica.io import keys, rpc

@@ -8,8 +8,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from model_host.io.journal import Journals
-from model_host.io.key_ring import KeyRing
+from model_host.io.files.journal import Journals
+from model_host.io.files.key_ring import KeyRing
 from replica.conversation import Loaded
 from replica.conversation.conversation import Conversation
 from replica.errors import AntiphonError

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from antiphon.cli.commands.repair import SECRETS
-from model_host.io.key_ring import KeyRing
+from model_host.io.files.key_ring import KeyRing
 from replica.io import FolderTaken, keys
 from replica.io.store.folder_use import FILE
 from syncd.io.config import HubConfig

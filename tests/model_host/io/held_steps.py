@@ -8,7 +8,7 @@ from unittest import mock
 
 from model_host.engine.torch_engine import TorchEngine
 from model_host.engine_api import Logits, Slice
-from model_host.io.engine_thread import EngineThread
+from model_host.io.threads.engine_thread import EngineThread
 
 PATIENCE_S = 60.0
 

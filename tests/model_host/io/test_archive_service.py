@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 
 from antiphon.cli.main import app
 from antiphon.v1 import host_pb2 as pb
-from model_host.io import archive_service
+from model_host.io.calls import archive_service
 from model_host.io.config import HostConfig
 from model_host.io.server import HostServer
 from model_host.io.server import start as start_host

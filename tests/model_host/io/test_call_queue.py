@@ -6,8 +6,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from model_host.io.call_queue import CallQueue
-from model_host.io.fair_lock import FairLock
+from model_host.io.threads.call_queue import CallQueue
+from model_host.io.threads.fair_lock import FairLock
 from replica.errors import HostError
 
 

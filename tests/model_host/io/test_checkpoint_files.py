@@ -14,7 +14,7 @@ from model_host.errors import (
     CheckpointTooLarge,
     CheckpointWriteFailed,
 )
-from model_host.io.checkpoint_files import Checkpoints
+from model_host.io.files.checkpoint_files import Checkpoints
 from model_host.kv.checkpoint import PIECES_MAX
 from model_host.kv.memory import Bytes
 from tests.model_host.io.damage import flip_at

@@ -10,9 +10,9 @@ from structlog.testing import capture_logs
 
 from model_host.batching import Event, Found, Job
 from model_host.errors import CheckpointDiskFull
-from model_host.io import checkpoint_writer, engine_thread
-from model_host.io.checkpoint_writer import CheckpointWriter, Saving
-from model_host.io.engine_thread import EngineThread
+from model_host.io.threads import checkpoint_writer, engine_thread
+from model_host.io.threads.checkpoint_writer import CheckpointWriter, Saving
+from model_host.io.threads.engine_thread import EngineThread
 from model_host.kv.checkpoint import Manifest
 from model_host.kv.page_store import PageSource
 from replica.errors import HostError

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from model_host.grammar import GrammarSource
-from model_host.io.grammar_checker import GrammarChecker
+from model_host.io.profiles.grammar_checker import GrammarChecker
 from tests.support.distributions import distribution
 
 DEEP = 700

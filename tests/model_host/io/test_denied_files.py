@@ -11,8 +11,8 @@ from structlog.testing import capture_logs
 
 from model_host.errors import CheckpointWriteFailed
 from model_host.generation import JournalHead
-from model_host.io import host as host_module
-from model_host.io.journal import Journal
+from model_host.io.answers import host as host_module
+from model_host.io.files.journal import Journal
 from replica.errors import StoreError
 from replica.io.calls.host_calls import HostCalls
 from replica.refusals import StoreReadOnly

@@ -7,10 +7,10 @@ import pytest
 
 from model_host.disk_reserve import spare_bytes
 from model_host.errors import CheckpointDiskFull
-from model_host.io import manifest_files
-from model_host.io.archive_files import append, unnamed_file
-from model_host.io.checkpoint_files import Checkpoints
-from model_host.io.manifest_files import spare_at
+from model_host.io.files import manifest_files
+from model_host.io.files.archive_files import append_to_archive, unnamed_file
+from model_host.io.files.checkpoint_files import Checkpoints
+from model_host.io.files.manifest_files import spare_at
 from replica.refusals import StoreFull
 from tests.model_host.kv.plain_pages import TOKEN_BYTES, PlainPages, filled, restore
 from tests.support.modes import bound_by_modes, mode
@@ -164,11 +164,11 @@ async def test_an_archive_on_its_way_takes_the_place_of_checkpoints_but_not_the_
     save(store, b"a")
     save(store, b"b")
     with unnamed_file(tmp_path) as file:
-        await append(file, store, bytes(SAVED_BYTES))
+        await append_to_archive(file, store, bytes(SAVED_BYTES))
         assert kept(store, b"a", b"b") == [0, 1]
         disk.used_by_log = 2 * SAVED_BYTES
         with pytest.raises(StoreFull):
-            await append(file, store, bytes(SAVED_BYTES))
+            await append_to_archive(file, store, bytes(SAVED_BYTES))
         assert file.tell() == SAVED_BYTES
 
 

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from model_host.io.checkpoint_files import Checkpoints
 from model_host.io.disk_watch import DiskWatch
+from model_host.io.files.checkpoint_files import Checkpoints
 from tests.model_host.io.served_host import ServedHost
 
 

@@ -10,8 +10,8 @@ import pytest
 from model_host.batching import Chosen, Ended, Event, Found
 from model_host.engine_api import CHUNK_TOKENS
 from model_host.errors import CacheBusy
-from model_host.io.engine_thread import EngineThread
-from model_host.io.turns import Turns
+from model_host.io.threads.engine_thread import EngineThread
+from model_host.io.threads.turns import Turns
 from replica.errors import HostError
 from tests.model_host.batching.test_batcher import NAMESPACE, Scene, is_right, text
 from tests.model_host.kv.naive_pages import NaivePages

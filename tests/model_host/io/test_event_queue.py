@@ -7,7 +7,7 @@ from typing import cast
 import pytest
 
 from model_host.batching import Chosen, Computed, Ended, Event, Events, Job
-from model_host.io.event_queue import GATHER_S, WAIT_S, EventQueue
+from model_host.io.threads.event_queue import GATHER_S, WAIT_S, EventQueue
 from model_host.sampling import Choice
 
 STEP_S = GATHER_S / 4

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from model_host.io.fair_lock import FairLock
+from model_host.io.threads.fair_lock import FairLock
 
 
 def test_threads_get_the_lock_in_the_order_in_which_they_asked() -> None:

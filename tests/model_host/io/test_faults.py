@@ -10,7 +10,7 @@ import pytest
 from model_host import sampling
 from model_host.engine.torch_engine import TorchEngine
 from model_host.generation import runner
-from model_host.io import request_handler
+from model_host.io.answers import request_handler
 from model_host.io.server import HostServer
 from model_host.scheduling import schedule
 from replica.conversation.author import Author

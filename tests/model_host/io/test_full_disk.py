@@ -15,7 +15,8 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from structlog.testing import capture_logs
 
 from model_host.generation.journal_records import TOKEN_BYTES
-from model_host.io import manifest_files, server
+from model_host.io import server
+from model_host.io.files import manifest_files
 from model_host.io.server import HostServer
 from replica.errors import AntiphonError, StoreError
 from replica.ids import ConversationId, EntryId

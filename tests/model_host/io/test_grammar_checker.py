@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from model_host.grammar.grammar import GrammarSource
-from model_host.io import grammar_checker
-from model_host.io.grammar_checker import GrammarChecker
+from model_host.io.profiles import grammar_checker
+from model_host.io.profiles.grammar_checker import GrammarChecker
 from model_host.refusals import GrammarInvalid
 from replica.errors import HostError
 from replica.limits import GRAMMARS_MAX

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from model_host.generation import JOURNAL_BYTES_MAX, JournalHead
-from model_host.io.journal import Journals
+from model_host.io.files.journal import Journals
 from model_host.sampling import Choice
 from replica.errors import StoreError
 from replica.ids import Digest, EntryId

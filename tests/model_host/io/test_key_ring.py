@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from model_host.io.key_ring import KeyRing, KeyRingMissing, RingSecretInvalid
+from model_host.io.files.key_ring import KeyRing, KeyRingMissing, RingSecretInvalid
 from replica.io.files.key_refusals import SecretInvalid
 from tests.model_host.io.tiny_hosts import tiny_hosts
 

@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from model_host.io.own_thread import in_own_thread
+from model_host.io.threads.own_thread import in_own_thread
 
 
 async def test_the_thread_ends_with_its_work() -> None:

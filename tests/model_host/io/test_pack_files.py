@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from model_host.errors import CheckpointCorrupt, CheckpointMissing, CheckpointWriteFailed
-from model_host.io import pack_files
-from model_host.io.checkpoint_files import Checkpoints
+from model_host.io.files import pack_files
+from model_host.io.files.checkpoint_files import Checkpoints
 from model_host.kv import MANIFEST_BYTES_MAX
 from tests.model_host.kv.plain_pages import filled, restore
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from model_host.io.rendering import Rendering
+from model_host.io.contexts.rendering import Rendering
 from replica.io.calls.host_calls import HostCalls
 from replica.refusals import RateLimited
 from tests.model_host.io.two_profiles import TwoProfiles, two_profiles

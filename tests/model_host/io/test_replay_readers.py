@@ -8,8 +8,8 @@ import pytest
 
 from antiphon.v1 import host_pb2 as pb
 from model_host.errors import ReplayBusy
-from model_host.io import replay_handler, replay_stream
-from model_host.io.replay_handler import ReplayHandler
+from model_host.io.calls import replay_handler, replay_stream
+from model_host.io.calls.replay_handler import ReplayHandler
 from model_host.replay import parts_of
 from replica.conversation import Finding, Receipt, ReceiptInvalid, ReplayMode
 from replica.errors import AntiphonError

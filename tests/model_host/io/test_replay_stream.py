@@ -5,8 +5,8 @@ import asyncio
 import pytest
 
 from antiphon.v1 import host_pb2 as pb
-from model_host.io import replay_stream
-from model_host.io.replay_stream import ReplayStream
+from model_host.io.calls import replay_stream
+from model_host.io.calls.replay_stream import ReplayStream
 from replica.conversation import Finding, Outcome
 from replica.ids import Digest, EntryId
 from replica.io import ReplayEvent, ReplayProgress

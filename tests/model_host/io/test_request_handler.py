@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from model_host.io import request_handler
+from model_host.io.answers import request_handler
 from model_host.io.server import HostServer
 from replica.conversation import Conversation, Sealable
 from replica.ids import EntryId

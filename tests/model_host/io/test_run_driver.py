@@ -9,11 +9,11 @@ import pytest
 
 from model_host.batching import Chosen, Computed, Ended, Found, Job
 from model_host.generation import JournalHead
-from model_host.io import run_driver
-from model_host.io.engine_thread import EngineThread, Receive
-from model_host.io.journal import Journals
-from model_host.io.run_driver import RunDriver
-from model_host.io.run_table import RunTable
+from model_host.io.answers import run_driver
+from model_host.io.answers.run_driver import RunDriver
+from model_host.io.answers.run_table import RunTable
+from model_host.io.files.journal import Journals
+from model_host.io.threads.engine_thread import EngineThread, Receive
 from model_host.sampling import Choice
 from replica.conversation import Draft
 from replica.errors import StoreError

@@ -25,7 +25,7 @@ from model_host.errors import (
 )
 from model_host.io.config import HostConfig
 from model_host.io.fetch import resolve
-from model_host.io.offers import make_offer
+from model_host.io.profiles.offers import make_offer
 from model_host.io.server import start
 from model_host.refusals import ContextTooLong
 from replica.errors import AntiphonError

@@ -9,9 +9,9 @@ from dataclasses import replace
 import pytest
 
 from model_host.errors import RenderingInterrupted
-from model_host.io import template_runner
-from model_host.io.offers import _checked
-from model_host.io.template_runner import TemplateRunner
+from model_host.io.profiles import template_runner
+from model_host.io.profiles.offers import _checked
+from model_host.io.profiles.template_runner import TemplateRunner
 from model_host.refusals import TemplateUnsupported
 from model_host.rendering import Renderer
 from model_host.rendering.template import Template, check_template, find_pairs

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from model_host.io.checkpoint_files import Checkpoints
+from model_host.io.files.checkpoint_files import Checkpoints
 from model_host.kv.memory import Bytes
 from tests.model_host.kv.plain_pages import filled, restore
 

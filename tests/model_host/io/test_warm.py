@@ -8,7 +8,7 @@ import pytest
 
 from model_host.batching import warming
 from model_host.errors import CacheBusy
-from model_host.io import engine_thread
+from model_host.io.threads import engine_thread
 from model_host.refusals import ContextTooLong
 from model_host.replay.computation import Computation
 from replica.conversation import Outcome

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from model_host.errors import CheckpointMissing
-from model_host.io.checkpoint_files import Checkpoints
+from model_host.io.files.checkpoint_files import Checkpoints
 from model_host.kv.page_store import PageStore
 from tests.model_host.kv.naive_pages import NaivePages
 from tests.model_host.kv.plain_pages import PlainPages, computed, restore

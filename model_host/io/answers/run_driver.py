@@ -2,7 +2,7 @@
 
 The engine's thread chooses the tokens (model_host/batching/batcher.py). Here they are journaled,
 framed and shown as they come, and those of a resumed run one by one.
-model_host/io/request_handler.py writes the entries in the log.
+model_host/io/answers/request_handler.py writes the entries in the log.
 """
 
 import asyncio
@@ -12,9 +12,9 @@ from dataclasses import replace
 
 from model_host.batching import Chosen, Computed, Event, Found, Job, RunView
 from model_host.generation import DraftFrames, Run
-from model_host.io.engine_thread import EngineThread
-from model_host.io.journal import Journal
-from model_host.io.run_table import RunTable
+from model_host.io.answers.run_table import RunTable
+from model_host.io.files import Journal
+from model_host.io.threads import EngineThread
 from model_host.sampling import Choice
 from replica.conversation import Conversation, Draft
 from replica.ids import ConversationId, EntryId

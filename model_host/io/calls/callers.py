@@ -5,7 +5,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
 from model_host.errors import OwnerNotServed
-from model_host.io.offers import Offer, Offers
+from model_host.io.profiles import Offer, Offers
 from replica.conversation import Conversation
 from replica.errors import StoreError, Unavailable
 from replica.ids import ID_BYTES, ConversationId, Digest, EntryId, PublicKey

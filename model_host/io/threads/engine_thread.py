@@ -31,10 +31,10 @@ from model_host.batching import (
     warm_chunk,
 )
 from model_host.engine_api import CHUNK_TOKENS, Engine
-from model_host.io.call_queue import CallQueue
-from model_host.io.checkpoint_writer import CheckpointWriter, Saving, WriterCounters
-from model_host.io.event_queue import EventQueue
-from model_host.io.turns import Turns
+from model_host.io.threads.call_queue import CallQueue
+from model_host.io.threads.checkpoint_writer import CheckpointWriter, Saving, WriterCounters
+from model_host.io.threads.event_queue import EventQueue
+from model_host.io.threads.turns import Turns
 from model_host.kv import KVSequence, Manifest, PagePool, PageStore, PoolCounters
 
 log = structlog.get_logger()
@@ -285,7 +285,7 @@ class EngineThread:
         tokens = await self._calls.call(partial(self._pool.cached.evict, conversation))
         count = 0
         if checkpoints:
-            count = await self.stored(partial(delete, self._pages, conversation))
+            count = await self.stored(partial(delete_checkpoints, self._pages, conversation))
         return tokens, count
 
     async def look(self, work: Callable[[Batcher, PagePool, PageStore], Result]) -> Result:
@@ -337,7 +337,7 @@ def _audit_restored(batcher: Batcher, auditor: Auditor) -> None:
         auditor.add(batcher.restored.popleft())
 
 
-def delete(pages: PageStore, conversation: bytes) -> int:
+def delete_checkpoints(pages: PageStore, conversation: bytes) -> int:
     """Delete the checkpoints of a conversation; return their number."""
     count = len(pages.manifests(conversation))
     pages.delete(conversation)

@@ -6,8 +6,7 @@ from functools import partial
 
 from model_host.batching import Batcher
 from model_host.errors import CheckpointError
-from model_host.io.offers import Offer
-from model_host.io.profiles import Profiles
+from model_host.io.profiles import Offer, Profiles
 from model_host.kv import Located, PagePool, PageStore
 from replica.conversation import Conversation
 from replica.ids import ConversationId

@@ -4,9 +4,9 @@ from functools import partial
 
 from antiphon.v1 import host_pb2 as pb
 from model_host.generation import Branch, gather_at, render_branch
-from model_host.io.callers import Callers, Places, entry_of, offer_of
-from model_host.io.offers import Offer, Offers
-from model_host.io.rendering import Rendering
+from model_host.io.calls.callers import Callers, Places, entry_of, offer_of
+from model_host.io.contexts import Rendering
+from model_host.io.profiles import Offer, Offers
 from model_host.refusals import TokenizerBytesMissing
 from replica.io import rpc
 from replica.limits import BODY_BYTES_MAX, COUNTS_MAX

@@ -1,7 +1,7 @@
 """The driver of a host: follows conversations, answers requests (spec/07-host §4).
 
 model_host/scheduling/schedule.py decides which request is next, and
-model_host/io/request_handler.py answers it. A
+model_host/io/answers/request_handler.py answers it. A
 failure closes the request it belongs to (DECISIONS D57).
 """
 
@@ -15,8 +15,8 @@ import structlog
 
 from model_host.batching import AnswerCounters, RunView
 from model_host.errors import HostKeyShared
-from model_host.io.answer_writer import request_of
-from model_host.io.request_handler import RequestHandler
+from model_host.io.answers.answer_writer import request_of
+from model_host.io.answers.request_handler import RequestHandler
 from model_host.refusals import finish_detail
 from model_host.scheduling import (
     Begin,

@@ -16,7 +16,7 @@ from model_host.engine import ModelFile, Tokenizer, naming, open_model
 from model_host.grammar import Grammars
 from model_host.grammar_engine import ENGINE
 from model_host.io.fetch import known_name
-from model_host.io.template_runner import TemplateRunner
+from model_host.io.profiles.template_runner import TemplateRunner
 from model_host.profiles import Profile, context_tokens_max, kv_bytes_min, weights_bytes
 from model_host.refusals import ProfileUnavailable, ProfileUnknown, SamplingInvalid
 from model_host.rendering import (

@@ -1,7 +1,7 @@
 """The answer to one request in the log: a refusal, or a seal and a generation (spec/07-host §4).
 
-model_host/io/run_driver.py computes the tokens between the two,
-model_host/io/answer_writer.py appends the last entry;
+model_host/io/answers/run_driver.py computes the tokens between the two,
+model_host/io/answers/answer_writer.py appends the last entry;
 model_host/scheduling/schedule.py decides which request is next.
 """
 
@@ -14,17 +14,13 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from model_host.batching import AnswerCounters
 from model_host.generation import JournalHead, Plan, Run, gather, plan, standing
-from model_host.io.answer_writer import AnswerWriter, request_of
-from model_host.io.foreign_seals import ForeignSeals
-from model_host.io.grammar_checker import GrammarChecker
-from model_host.io.hub_checkpoints import HubCheckpoints
-from model_host.io.journal import Journals
-from model_host.io.offers import Offer
-from model_host.io.prepared import Prepared, new_run_number, prepared_run
-from model_host.io.profiles import Loaded, Profiles
-from model_host.io.rendering import Rendering
-from model_host.io.run_driver import RunDriver
-from model_host.io.run_table import RunTable
+from model_host.io.answers.answer_writer import AnswerWriter, request_of
+from model_host.io.answers.foreign_seals import ForeignSeals
+from model_host.io.answers.run_driver import RunDriver
+from model_host.io.answers.run_table import RunTable
+from model_host.io.contexts import HubCheckpoints, Prepared, Rendering, new_run_number, prepared_run
+from model_host.io.files import Journals
+from model_host.io.profiles import GrammarChecker, Loaded, Offer, Profiles
 from model_host.refusals import ObligationsOpen, finish_detail
 from model_host.sampling import Choice
 from model_host.scheduling import Refuse, expired, owner_of

@@ -2,9 +2,9 @@
 
 from antiphon.v1 import host_pb2 as pb
 from model_host.batching import RunView
-from model_host.io.callers import Callers
-from model_host.io.host import Host
-from model_host.io.host_stats import HostStats
+from model_host.io.answers import Host
+from model_host.io.calls.callers import Callers
+from model_host.io.calls.host_stats import HostStats
 from model_host.scheduling import owner_of
 from replica.conversation import Conversation
 from replica.io import rpc

@@ -5,9 +5,9 @@ from dataclasses import asdict, dataclass, replace
 from functools import partial
 
 from model_host.batching import Batcher, EngineState, Tier, measures
+from model_host.io.answers import Host
 from model_host.io.config import HostConfig
-from model_host.io.host import Host
-from model_host.io.hub_checkpoints import HubCheckpoints
+from model_host.io.contexts import HubCheckpoints
 from model_host.io.profiles import Loaded, Profiles
 from model_host.kv import PagePool, PageStore
 from model_host.operators import Operators

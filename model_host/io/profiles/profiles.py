@@ -16,11 +16,15 @@ import structlog
 from model_host.batching import SEQUENCES_MAX, Batcher
 from model_host.engine import ModelFile
 from model_host.engine_api import Engine
-from model_host.io.engine_thread import EngineCounts, EngineThread, delete
-from model_host.io.namespaces import Namespaces
-from model_host.io.offers import Offer, Offers, reopen
-from model_host.io.own_thread import in_own_thread
-from model_host.io.turns import Turns
+from model_host.io.profiles.namespaces import Namespaces
+from model_host.io.profiles.offers import Offer, Offers, reopen
+from model_host.io.threads import (
+    EngineCounts,
+    EngineThread,
+    Turns,
+    delete_checkpoints,
+    in_own_thread,
+)
 from model_host.kv import Manifest, PagePool, PageStore
 from model_host.profiles import Residency
 from model_host.refusals import ProfileUnavailable
@@ -268,7 +272,11 @@ class Profiles:
             return pool.cached.evict(conversation)
 
         tokens = [await self.look(offer, drop) or 0 for offer in self.offers.all]
-        count = await self._stored(partial(delete, self.pages, conversation)) if checkpoints else 0
+        count = (
+            await self._stored(partial(delete_checkpoints, self.pages, conversation))
+            if checkpoints
+            else 0
+        )
         return sum(tokens), count
 
     async def _stored(self, work: Callable[[], Result]) -> Result:

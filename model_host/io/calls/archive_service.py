@@ -15,11 +15,9 @@ from model_host.errors import (
     ArchiveInvalid,
     CheckpointWriteFailed,
 )
-from model_host.io.archive_files import append, store_archive, unnamed_file
-from model_host.io.callers import Callers, Places, check_member
-from model_host.io.checkpoint_files import Checkpoints
-from model_host.io.offers import Offer
-from model_host.io.profiles import Loaded, Profiles
+from model_host.io.calls.callers import Callers, Places, check_member
+from model_host.io.files import Checkpoints, append_to_archive, store_archive, unnamed_file
+from model_host.io.profiles import Loaded, Offer, Profiles
 from model_host.kv import (
     ARCHIVE_SALT_BYTES,
     Manifest,
@@ -155,7 +153,7 @@ class ArchiveService:
         async with AsyncExitStack() as stack:
             try:
                 file = stack.enter_context(unnamed_file(self._folder))
-                await append(file, self._pages, first)
+                await append_to_archive(file, self._pages, first)
                 async with asyncio.timeout(IMPORT_TIMEOUT_S):
                     await self._write_rest(file, len(first), requests)
             except TimeoutError as error:
@@ -173,7 +171,7 @@ class ArchiveService:
             size += len(request.data)
             if size > ARCHIVE_BYTES_MAX:
                 raise ArchiveTooLarge(f"More than {ARCHIVE_BYTES_MAX} bytes.")
-            await append(file, self._pages, request.data)
+            await append_to_archive(file, self._pages, request.data)
 
     def _add(self, held: Conversation, file: FileIO, loaded: Loaded) -> Manifest:
         token_bytes = loaded.thread.engine.memory.bytes_per_token

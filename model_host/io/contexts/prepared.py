@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from model_host.generation import CallingText, Plan, Run, Visible, VisibleText, unfinished
 from model_host.grammar import Grammar, may_call
-from model_host.io.offers import Offer
+from model_host.io.profiles import Offer
 from model_host.sampling import SamplerState
 from replica.ids import EntryId
 

@@ -23,11 +23,15 @@ from model_host.errors import (
     CheckpointWriteFailed,
     PrefillCancelled,
 )
-from model_host.io.archive_files import append, store_archive, unnamed_file, write_archive
-from model_host.io.checkpoint_files import Checkpoints
-from model_host.io.located import memory_tokens, stored_tokens
-from model_host.io.offers import Offer
-from model_host.io.profiles import Loaded, Profiles
+from model_host.io.contexts.located import memory_tokens, stored_tokens
+from model_host.io.files import (
+    Checkpoints,
+    append_to_archive,
+    store_archive,
+    unnamed_file,
+    write_archive,
+)
+from model_host.io.profiles import Loaded, Offer, Profiles
 from model_host.kv import Manifest, Offered, RestoreCost, offered, surplus, usable
 from replica.conversation import Conversation
 from replica.errors import AntiphonError
@@ -213,7 +217,7 @@ class HubCheckpoints:
             size += len(part)
             if size > body.size_bytes:
                 raise BlobMissing("the hub's blob is longer than its entry states")
-            await append(file, self._pages, part)
+            await append_to_archive(file, self._pages, part)
         return first_at
 
     def _store(

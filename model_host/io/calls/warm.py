@@ -6,12 +6,10 @@ from functools import partial
 from antiphon.v1 import host_pb2 as pb
 from model_host.batching import Warmed
 from model_host.generation import gather_at
-from model_host.io.callers import Callers, Places, check_asker, entry_of, offer_of
-from model_host.io.count_tokens import rendered_ids
-from model_host.io.hub_checkpoints import HubCheckpoints
-from model_host.io.offers import Offer
-from model_host.io.profiles import Profiles
-from model_host.io.rendering import Rendering
+from model_host.io.calls.callers import Callers, Places, check_asker, entry_of, offer_of
+from model_host.io.calls.count_tokens import rendered_ids
+from model_host.io.contexts import HubCheckpoints, Rendering
+from model_host.io.profiles import Offer, Profiles
 from model_host.kv import Losses
 from replica.conversation import Conversation
 from replica.ids import PublicKey

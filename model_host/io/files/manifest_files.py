@@ -1,6 +1,6 @@
 """The folders of checkpoints, one per conversation: listed, measured, pruned, evicted.
 
-Whoever uses them holds the lock of model_host/io/checkpoint_files.py.
+Whoever uses them holds the lock of model_host/io/files/checkpoint_files.py.
 """
 
 import hashlib
@@ -14,8 +14,8 @@ import structlog
 
 from model_host.disk_reserve import spare_bytes
 from model_host.errors import CheckpointCorrupt, CheckpointDiskFull
-from model_host.io import pack_files
-from model_host.io.pack_files import NewFiles
+from model_host.io.files import pack_files
+from model_host.io.files.pack_files import NewFiles
 from model_host.kv import MANIFEST_BYTES_MAX, Manifest, StoreCounters, decode_manifest
 from replica.io import make_folder
 

@@ -17,7 +17,7 @@ from model_host.generation import (
     encode_token,
     token_bytes,
 )
-from model_host.io.pack_files import read_first
+from model_host.io.files.pack_files import read_first
 from model_host.sampling import Choice
 from replica.conversation import extend_digest
 from replica.errors import StoreError

@@ -4,10 +4,9 @@ from functools import partial
 
 from antiphon.v1 import host_pb2 as pb
 from model_host.generation import gather_current, render_branch
-from model_host.io.callers import Callers, Places
-from model_host.io.located import locate
+from model_host.io.calls.callers import Callers, Places
+from model_host.io.contexts import Rendering, locate
 from model_host.io.profiles import Profiles
-from model_host.io.rendering import Rendering
 from model_host.kv import entry_pages, last_seal
 from model_host.rendering import Room
 from model_host.scheduling import owner_of

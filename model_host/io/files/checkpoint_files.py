@@ -28,9 +28,9 @@ from model_host.errors import (
     CheckpointMissing,
     CheckpointTooLarge,
 )
-from model_host.io import pack_files
-from model_host.io.manifest_files import MANIFESTS_MAX, ManifestFiles, Spare, manifest_path
-from model_host.io.pack_files import NewFiles
+from model_host.io.files import pack_files
+from model_host.io.files.manifest_files import MANIFESTS_MAX, ManifestFiles, Spare, manifest_path
+from model_host.io.files.pack_files import NewFiles
 from model_host.kv import (
     GROUP_TOKENS,
     Bytes,

@@ -1,8 +1,8 @@
 """HostService Replay: one replay at a time, beside the runs (spec/07-host §10).
 
 The rules are in model_host/replay. The engine's thread computes one chunk between two steps;
-what it yields is checked in another thread. model_host/io/replay_stream.py writes to the caller,
-and nothing that others need is held meanwhile.
+what it yields is checked in another thread. replay_stream.py writes to the caller, and nothing
+that others need is held meanwhile.
 """
 
 import asyncio
@@ -19,12 +19,11 @@ from model_host.engine_api import Engine
 from model_host.errors import ProfileTooLarge, ReplayBusy
 from model_host.generation import Plan, Run, output_limit
 from model_host.grammar import source_for
-from model_host.io.callers import Callers, check_member
-from model_host.io.offers import Offer
-from model_host.io.prepared import prepared_run
-from model_host.io.profiles import Loaded, Profiles
-from model_host.io.replay_stream import ReplayStream
-from model_host.io.request_handler import RequestHandler
+from model_host.io.answers import RequestHandler
+from model_host.io.calls.callers import Callers, check_member
+from model_host.io.calls.replay_stream import ReplayStream
+from model_host.io.contexts import prepared_run
+from model_host.io.profiles import Loaded, Offer, Profiles
 from model_host.kv import PagePool
 from model_host.refusals import ProfileUnavailable
 from model_host.replay import (

@@ -10,10 +10,9 @@ import structlog
 from model_host.batching import AnswerCounters
 from model_host.generation import JournalHead, Plan, Run, gather_branch, render_branch
 from model_host.grammar import GrammarSource, source_for
-from model_host.io.journal import Journals
-from model_host.io.offers import Offer, Offers
-from model_host.io.prepared import NoText, new_run_number, text_of
-from model_host.io.rendering import Rendering
+from model_host.io.contexts import NoText, Rendering, new_run_number, text_of
+from model_host.io.files import Journals
+from model_host.io.profiles import Offer, Offers
 from model_host.refusals import GenerationRefused, StopInvalid, finish_detail
 from model_host.rendering import Context
 from model_host.sampling import Choice, SamplerState

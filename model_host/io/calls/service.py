@@ -4,18 +4,17 @@ from dataclasses import dataclass
 from functools import partial
 
 from antiphon.v1 import host_pb2 as pb
-from model_host.io.archive_service import ArchiveService, checkpoint_to_pb
-from model_host.io.callers import Callers
-from model_host.io.count_tokens import CountTokens
-from model_host.io.host import Host
-from model_host.io.hub_checkpoints import HubCheckpoints
-from model_host.io.offers import Offer
-from model_host.io.pages_call import PagesCall
-from model_host.io.profiles import Profiles
-from model_host.io.render_call import RenderCall
-from model_host.io.replay_handler import ReplayHandler
-from model_host.io.stats_call import StatsCall
-from model_host.io.warm import Warm
+from model_host.io.answers import Host
+from model_host.io.calls.archive_service import ArchiveService, checkpoint_to_pb
+from model_host.io.calls.callers import Callers
+from model_host.io.calls.count_tokens import CountTokens
+from model_host.io.calls.pages_call import PagesCall
+from model_host.io.calls.render_call import RenderCall
+from model_host.io.calls.replay_handler import ReplayHandler
+from model_host.io.calls.stats_call import StatsCall
+from model_host.io.calls.warm import Warm
+from model_host.io.contexts import HubCheckpoints
+from model_host.io.profiles import Offer, Profiles
 from replica.conversation import Conversation
 from replica.io import rpc
 from replica.limits import BODY_BYTES_MAX, REQUEST_BYTES_MAX

@@ -4,9 +4,9 @@ from functools import partial
 
 from antiphon.v1 import host_pb2 as pb
 from model_host.generation import gather_branch, render_branch
-from model_host.io.callers import Callers, Places
-from model_host.io.offers import Offers
-from model_host.io.rendering import Rendering
+from model_host.io.calls.callers import Callers, Places
+from model_host.io.contexts import Rendering
+from model_host.io.profiles import Offers
 from model_host.rendering import Contexts
 from replica.ids import EntryId
 from replica.io import rpc

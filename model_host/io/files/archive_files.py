@@ -17,8 +17,8 @@ from model_host.errors import (
     CheckpointDiskFull,
     CheckpointWriteFailed,
 )
-from model_host.io.checkpoint_files import Checkpoints
-from model_host.io.pack_files import write_all
+from model_host.io.files.checkpoint_files import Checkpoints
+from model_host.io.files.pack_files import write_all
 from model_host.kv import (
     ARCHIVE_CHUNK_BYTES,
     ARCHIVE_HEADER_BYTES,
@@ -74,7 +74,7 @@ def unnamed_file(folder: Path) -> FileIO:
     return FileIO(descriptor, "r+")
 
 
-async def append(file: FileIO, pages: Checkpoints, data: bytes) -> None:
+async def append_to_archive(file: FileIO, pages: Checkpoints, data: bytes) -> None:
     """Write all bytes, in a thread; checkpoints make room. Raises StoreFull or StoreError."""
     with typed_errors():
         await to_the_end(asyncio.to_thread(_write_beside, file, pages, data))

@@ -6,7 +6,7 @@ to know of the answers of all profiles, not of its own thread alone (spec/07-hos
 
 from collections.abc import Callable
 
-from model_host.io.fair_lock import FairLock
+from model_host.io.threads.fair_lock import FairLock
 
 Wake = Callable[[], None]
 """Lets a thread look again at what it may do. Any thread may call it."""
