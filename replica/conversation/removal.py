@@ -10,7 +10,7 @@ from replica.conversation.invitation import KeyRemoved
 from replica.errors import AntiphonError, RequestRefused, with_step
 from replica.ids import EntryId, PublicKey, short
 from replica.log import Body, Member, Revocation, cuts_at_heads
-from replica.refusals import ConversationUnknown
+from replica.refusals import ConversationUnknown, CreateForbidden
 
 
 class LastOwner(RequestRefused):
@@ -45,9 +45,13 @@ def means_removal(held: Conversation, key: PublicKey, reason: str) -> bool:
     """Say whether a hub that refuses the whole conversation says so because the key was removed.
 
     A hub that lost the conversation gets it back from this replica. One that goes on to say
-    that there is none has judged the key by a removal that is not here.
+    that there is none has judged the key by a removal that is not here. Where it lets few keys
+    begin conversations, it says so to others in place of that (LINK-10).
     """
-    return reason == ConversationUnknown.reason and bool(held.log.membership.roles.get(key))
+    means_it = reason == ConversationUnknown.reason or (
+        reason == CreateForbidden.reason and held.creator != key
+    )
+    return means_it and bool(held.log.membership.roles.get(key))
 
 
 def refusal_of(held: Conversation, key: PublicKey, error: AntiphonError) -> AntiphonError:

@@ -15,7 +15,7 @@ from replica.ids import ConversationId, EntryId, Position
 from replica.link.comparison import Backlog, covered_ids
 from replica.link.effects import EffectsBuilder
 from replica.link.events import EntriesAcked, StateChanged, SyncState
-from replica.link.messages import Entries, Ids, Opened
+from replica.link.messages import Entries, Fault, Ids, Opened
 from replica.link.outgoing import Outgoing
 from replica.link.sent_opens import SentOpens
 from replica.log import Entry
@@ -52,6 +52,8 @@ class Channel:
     unacked: set[EntryId] = field(default_factory=set)
     refused: set[EntryId] = field(default_factory=set)
     """Entries the hub refused: neither acked nor sent again on this link."""
+    genesis_refusal: Fault | None = None
+    """Why the hub refused the genesis, while that is among the refused entries."""
     in_flight: set[EntryId] = field(default_factory=set)
     """Entries sent by a client and not yet acked: sent again only after a re-check."""
     sent: set[EntryId] = field(default_factory=set)

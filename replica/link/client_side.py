@@ -15,7 +15,7 @@ from replica.link.effects import EffectsBuilder, conversation_of
 from replica.link.events import Compared, EntriesAdmitted, SyncState
 from replica.link.exchange import Exchange, Side
 from replica.link.messages import Ack, Entries, Fault, Message, Open, Opened
-from replica.link.refusal import deny, refuses_conversation
+from replica.link.refusal import cause_of, deny, refuses_conversation
 from replica.link.seed import seed
 from replica.link.sent_opens import SentOpen
 from replica.log import Admitted, Entry, Pending
@@ -316,7 +316,7 @@ class ClientSide(Exchange):
         if seed(channel, self._conversation(channel.id), now):
             channel.change(SyncState.RECONCILING, out)
         else:
-            deny(channel, fault, out, now)
+            deny(channel, cause_of(channel, fault), out, now)
 
 
 def _check_later(channel: Channel, sent: SentOpen, message: Opened, now: float) -> bool:

@@ -202,6 +202,8 @@ class Exchange(ABC):
             case _ if message.entry is not None:
                 # Refused for good: it would be refused again.
                 channel.refuse(message.entry)
+                if message.entry == EntryId(channel.id):
+                    channel.genesis_refusal = message
                 channel.settle(out)
             case _:
                 pass

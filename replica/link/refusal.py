@@ -3,7 +3,10 @@
 Pure, and private to client_side.py.
 """
 
+from dataclasses import replace
+
 from replica import limits
+from replica.ids import EntryId
 from replica.link.channel import Channel
 from replica.link.effects import EffectsBuilder
 from replica.link.events import EntryFailed, SyncState
@@ -25,6 +28,13 @@ def refuses_conversation(fault: Fault, *, is_held: bool) -> bool:
             return False
         case _:
             return fault.entry is None and not fault.retryable
+
+
+def cause_of(channel: Channel, unknown: Fault) -> Fault:
+    """Return why the hub knows no such conversation: it refused the genesis, if it said so."""
+    if channel.genesis_refusal is None or EntryId(channel.id) not in channel.refused:
+        return unknown
+    return replace(channel.genesis_refusal, entry=None)
 
 
 def deny(channel: Channel, fault: Fault, out: EffectsBuilder, now: float) -> None:

@@ -52,6 +52,8 @@ class World:
     address: str = "127.0.0.1:0"
     vouches: bool = True
     """Whether the hub vouches for the host, from its next start on."""
+    creators: tuple[str, ...] = ()
+    """The keys that may create conversations, from its next start on; empty for everyone."""
     _host_context: Any = None
 
     def __post_init__(self) -> None:
@@ -63,7 +65,10 @@ class World:
         """The hub's settings; the host's key is created if the host did not start yet."""
         key = public_key(keys.load_or_create(self.folder / "host" / "identity.key"))
         host_keys = [key.hex()] if self.vouches else []
-        return HubConfig(data_dir=self.folder / "hub", listen=self.address, host_keys=host_keys)
+        return HubConfig(
+            data_dir=self.folder / "hub", listen=self.address, host_keys=host_keys,
+            creators=list(self.creators),
+        )  # fmt: skip
 
     def start_hub(self) -> None:
         """Start the hub; a restart uses the same port."""

@@ -45,6 +45,27 @@ def test_what_ended_at_the_hub_has_ended_while_the_hub_is_away(
         assert "hello" in read.stdout
 
 
+def test_a_hub_that_lets_a_key_begin_nothing_tells_it_of_no_removal(world: World) -> None:
+    (host,) = world.hub_config.host_keys
+    world.creators = (host,)
+    world.stop_hub()
+    world.start_hub()
+    ada = world.replica()
+    for command in (("new", "--host", host), ("send", "hello")):
+        assert ada.refused(*command) == "CREATE_FORBIDDEN"
+    (one,) = ada.record("status")["conversations"]
+    assert one["refusal"] == "CREATE_FORBIDDEN"
+
+
+def test_a_removed_key_is_told_so_where_it_may_begin_nothing(world: World) -> None:
+    ada, bob = pair(world)
+    world.creators = (ada.record("key", "show")["key"],)
+    world.stop_hub()
+    world.start_hub()
+    remove(ada, bob)
+    assert bob.refused("send", "is it there?") == "KEY_REMOVED"
+
+
 def test_a_hub_with_another_key_is_asked_itself(world: World) -> None:
     ada, bob = pair(world)
     remove(ada, bob)

@@ -13,7 +13,7 @@ from replica.conversation import (
 from replica.conversation.author import Author
 from replica.ids import short
 from replica.log.body import Member, Revocation, Role
-from replica.refusals import ConversationDeleted, ConversationUnknown
+from replica.refusals import ConversationDeleted, ConversationUnknown, CreateForbidden
 from tests.replica.order.turn import Turn
 from tests.support.writers import Writer, said
 
@@ -48,6 +48,14 @@ def test_a_hub_that_knows_no_conversation_means_a_removal_to_a_member() -> None:
     assert "an owner removed it" in found.detail
     assert refusal_of(turn.held, turn.ada.public, deleted) is deleted
     assert refusal_of(turn.held, stranger.public, refused) is refused
+
+
+def test_a_hub_where_few_keys_begin_conversations_tells_no_creator_of_a_removal() -> None:
+    turn, bob = Turn(), Writer(5)
+    turn.grant(bob, Role.WRITER, turn.genesis)
+    refused = CreateForbidden()
+    assert refusal_of(turn.held, turn.ada.public, refused) is refused
+    assert isinstance(refusal_of(turn.held, bob.public, refused), KeyRemoved)
 
 
 def test_the_last_owner_stays() -> None:

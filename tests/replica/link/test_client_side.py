@@ -17,6 +17,7 @@ from replica.log.body import Grant, Member, Role
 from replica.log.damage import Lost
 from replica.refusals import (
     ConversationUnknown,
+    CreateForbidden,
     EntriesMissing,
     LanesDiverged,
     NotAllowed,
@@ -147,6 +148,31 @@ def test_refused_entries_ask_nothing_while_a_question_is_open(scene: Scene) -> N
     for entry in scene.line:
         scene.receive(scene.fault(ConversationUnknown(), entry), 3.1)
     assert channel.recheck_at == 3.0 + limits.RESYNC_S
+
+
+def test_a_hub_that_refused_the_genesis_knows_no_conversation_for_that_reason(
+    scene: Scene,
+) -> None:
+    channel = scene.channel()
+    scene.receive(scene.fault(CreateForbidden(), scene.genesis))
+    for _ in range(SEEDINGS_MAX + 1):
+        scene.receive(scene.fault(ConversationUnknown()))
+    assert channel.state is SyncState.DENIED
+    *_, failed = scene.delivered(EntryFailed)
+    assert (failed.entry, failed.fault) == (None, scene.fault(CreateForbidden()))
+
+
+def test_a_hub_that_held_the_conversation_since_knows_none_for_another_reason(
+    scene: Scene,
+) -> None:
+    channel = scene.channel()
+    scene.receive(scene.fault(CreateForbidden(), scene.genesis))
+    scene.side.send_open(channel, scene.out, 0.0, with_heads=True)
+    scene.receive(Opened(scene.id, scene.held.log.digest, True))
+    for _ in range(SEEDINGS_MAX + 1):
+        scene.receive(scene.fault(ConversationUnknown()))
+    *_, failed = scene.delivered(EntryFailed)
+    assert failed.fault == scene.fault(ConversationUnknown())
 
 
 def test_a_copy_of_a_refusal_leaves_a_denied_channel_as_it_is(scene: Scene) -> None:
