@@ -69,6 +69,7 @@ class Checkpoints:
         self._lock = threading.RLock()
         """Guards what follows, and the names of files; held for no write of payloads."""
         self._files = ManifestFiles(root, mac_key, self.counters, spare)
+        self._files.evict_beyond(budget_bytes)  # an earlier process may have had a larger one
         self._new = NewFiles()
         self._discards = 0
         self._distrusted: set[bytes] = set()

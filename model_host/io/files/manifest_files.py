@@ -103,6 +103,10 @@ class ManifestFiles:
         if not self._evict_others(lambda: self.nbytes <= budget_bytes and self._has_spare(0)):
             self.prune(folder, 1, newest)
 
+    def evict_beyond(self, budget_bytes: int) -> None:
+        """Remove conversations, the least recently used first, until the rest fits."""
+        self._evict_others(lambda: self.nbytes <= budget_bytes)
+
     def make_room(self, nbytes: int = 0, beside: Path | None = None) -> None:
         """Remove conversations, but for one, until the disk has so much to spare.
 

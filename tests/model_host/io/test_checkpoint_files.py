@@ -315,6 +315,18 @@ def test_the_order_of_use_survives_a_restart(tmp_path: Path) -> None:
     assert [len(store.manifests(name)) for name in (b"a", b"b", b"c")] == [1, 0, 1]
 
 
+def test_a_budget_that_was_lowered_holds_from_the_start_on(tmp_path: Path) -> None:
+    store = _store(tmp_path)
+    for at, name in enumerate((b"a", b"b")):
+        _save(store, 70, name)
+        for path in store._files.folder(name).glob("*.manifest"):
+            os.utime(path, (1000 - at, 1000 - at))
+    lower = _store(tmp_path, 100 * TOKEN_BYTES)
+    assert [len(lower.manifests(name)) for name in (b"a", b"b")] == [1, 0]
+    assert lower.counters.evicted_conversations == 1
+    assert _store(tmp_path, 0).nbytes == 0
+
+
 def test_a_checkpoint_larger_than_the_budget_is_refused(tmp_path: Path) -> None:
     store = _store(tmp_path, 100 * TOKEN_BYTES)
     _save(store, 64)
