@@ -39,7 +39,7 @@ from replica.ids import ConversationId, Digest, EntryId, short
 from replica.io import BlobCalls, Repeated, Replica, now_ms, to_the_end
 from replica.limits import ARCHIVE_BYTES_MAX, BLOB_CHUNK_BYTES
 from replica.log import Checkpoint, Kind
-from replica.refusals import BlobMissing
+from replica.refusals import BlobMissing, QuotaExceeded
 
 log = structlog.get_logger()
 
@@ -295,10 +295,28 @@ class HubCheckpoints:
             body = Checkpoint(
                 Digest(namespace), Digest(manifest.lineage), manifest.tokens, blob, size, expire_ms
             )
-            read = partial(_read, file)
-            await BlobCalls(self._replica.calls()).write(held.id, blob, size, read, expire_ms)
+            superseded = await self._write(held, file, body, superseded)
         await self._announce(held, manifest, body)
         await self._remove(superseded)
+
+    async def _write(
+        self, held: Conversation, file: FileIO, body: Checkpoint, superseded: list[Offered]
+    ) -> list[Offered]:
+        """Write an archive to the hub; return which of those that it replaces are still there.
+
+        Where the hub has no room for both, they go first: else none is replaced until they expire.
+        """
+        blobs, read = BlobCalls(self._replica.calls()), partial(_read, file)
+        what = held.id, body.blob, body.size_bytes, read, body.expire_time_ms
+        try:
+            await blobs.write(*what)
+        except QuotaExceeded:
+            if not superseded:
+                raise
+            await self._remove(superseded)
+            await blobs.write(*what)
+            return []
+        return superseded
 
     def _is_wanted(self, held: Conversation, manifest: Manifest) -> bool:
         """Say whether a checkpoint can be announced, and says more than those announced."""

@@ -115,6 +115,25 @@ async def test_the_oldest_archive_makes_room_within_the_budget(hosts: TinyHosts)
         assert (host.hub_tier.counters.uploaded, checkpoints(third)) == (0, [])
 
 
+async def test_an_archive_that_fits_beside_no_other_takes_the_place_of_the_one_it_replaces(
+    tmp_path: Path,
+):
+    async with tiny_hosts(tmp_path, expiring_blobs_bytes_max=150_000) as hosts:
+        talk = await hosts.talk("one")
+        async with hosts.host("one", hub_checkpoint_bytes_max=BUDGET) as host:
+            counters = host.hub_tier.counters
+            for count, text in enumerate((LONG, "Once more."), 1):
+                await talk.ask(text, tokens=2)
+                await until(lambda count=count: len(checkpoints(talk)) == count)
+            (blob,) = hosts.blobs(talk)
+            assert blob.name == checkpoints(talk)[-1].blob.hex()
+            assert (counters.uploaded, counters.removed, counters.upload_failures) == (2, 1, 0)
+            # One that fits not even alone is refused, and the next one is tried again.
+            await talk.ask(LONG, tokens=2)
+            await until(lambda: counters.upload_failures == 1)
+            assert len(checkpoints(talk)) == 2
+
+
 async def test_an_archive_counts_until_the_hub_has_removed_it(hosts: TinyHosts):
     talk = await hosts.talk("one")
     async with hosts.host("one", hub_checkpoint_bytes_max=BUDGET) as host:

@@ -66,10 +66,11 @@ class TinyHosts:
 
 
 @asynccontextmanager
-async def tiny_hosts(folder: Path) -> AsyncIterator[TinyHosts]:
+async def tiny_hosts(folder: Path, **hub_settings: Any) -> AsyncIterator[TinyHosts]:
     """Run hub and reader."""
     model = write_model(folder / "model")
-    hub = await start_hub(HubConfig(data_dir=folder / "hub", listen="127.0.0.1:0"))
+    config = HubConfig(data_dir=folder / "hub", listen="127.0.0.1:0", **hub_settings)
+    hub = await start_hub(config)
     try:
         async with Replica.open(folder / "replica" / "log.db", key_of(1), hub.address) as replica:
             await replica.wait_for(lambda: replica.hub.is_linked, 30)
