@@ -105,8 +105,8 @@ class HubStatus:
                 self._refusals[conversation] = fault
                 if is_own and entry is None:
                     self._say_store_failed(conversation, fault)
-                else:
-                    _say_refused(conversation, entry, fault, is_own=is_own)
+                elif times := self._lines.due((fault.reason, conversation, entry, is_own)):
+                    _say_refused(conversation, entry, fault, times, is_own=is_own)
                 if (ending := self.ending(conversation)) is not None:
                     self._endings.note(conversation, ending)
             case Forgotten(conversation):
@@ -252,14 +252,18 @@ class HubStatus:
 
 
 def _say_refused(
-    conversation: ConversationId, entry: EntryId | None, fault: Fault, *, is_own: bool
+    conversation: ConversationId, entry: EntryId | None, fault: Fault, times: int, *, is_own: bool
 ) -> None:
-    """Log who refused: the hub, or this replica an entry of the hub."""
+    """Log who refused: the hub, or this replica an entry of the hub.
+
+    What a hub refuses for now is offered again about each second, and refused again.
+    """
     said = log.bind(
         reason=fault.reason,
         detail=fault.detail,
         conversation=short(conversation),
         entry=short(entry or b""),
+        times=times,
     )
     said.warning("an entry of the hub was refused" if is_own else "the hub refused")
 

@@ -7,13 +7,13 @@ import pytest
 from structlog.testing import capture_logs
 
 from replica.errors import StoreError
-from replica.ids import ConversationId, EntryId
+from replica.ids import ConversationId, EntryId, short
 from replica.io.driver.hub_status import HubStatus
 from replica.io.driver.saved_acks import SavedAcks
 from replica.io.driver.saved_endings import SavedEndings
 from replica.io.store.store import Store
 from replica.link import EntryFailed, Fault, Forgotten
-from replica.refusals import QuotaExceeded, StoreCorrupt, StoreFull
+from replica.refusals import LogsTooLarge, QuotaExceeded, StoreCorrupt, StoreFull
 from tests.support.core_scene import Scene
 
 ID, ENTRY = ConversationId(b"c" * 32), EntryId(b"e" * 32)
@@ -44,6 +44,22 @@ async def test_a_failure_of_the_own_store_is_not_the_hub_s(store: Store) -> None
     assert said_of(store, EntryFailed(ID, None, own, is_own=True)) == "the store failed"
     # The hub may have a full disk, too.
     assert said_of(store, EntryFailed(ID, None, Fault.of(StoreFull(), ID))) == "the hub refused"
+
+
+async def test_a_refusal_that_the_hub_repeats_is_said_once_for_each_conversation(
+    store: Store,
+) -> None:
+    status, other = status_of(store, Scene()), ConversationId(b"o" * 32)
+    with capture_logs() as logs:
+        for conversation in (ID, ID, other, ID):
+            fault = Fault.of(LogsTooLarge(), conversation)
+            status.receive(EntryFailed(conversation, None, fault))
+        status.receive(EntryFailed(ID, None, Fault.of(StoreFull(), ID)))
+    assert [(line["conversation"], line["reason"], line["times"]) for line in logs] == [
+        (short(ID), LogsTooLarge.reason, 1),
+        (short(other), LogsTooLarge.reason, 1),
+        (short(ID), StoreFull.reason, 1),
+    ]
 
 
 async def test_a_full_disk_is_said_once_for_all_conversations_and_damage_for_each(
