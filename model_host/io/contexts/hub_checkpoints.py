@@ -132,7 +132,13 @@ class HubCheckpoints:
         """
         first = ids[: len(ids) - 1]  # at least one token is left to compute
         namespace = loaded.namespaces.stored(held)
-        known = (one for one in offered(held) if one.id not in self._refused)
+        token_bytes = loaded.thread.engine.memory.bytes_per_token
+        tokens_max = self._pages.budget_bytes // token_bytes  # more are not stored here
+        known = (
+            one
+            for one in offered(held)
+            if one.id not in self._refused and one.body.tokens <= tokens_max
+        )
         found = usable(known, namespace, first, now_ms())
         if not found:
             return

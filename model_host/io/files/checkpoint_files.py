@@ -62,7 +62,8 @@ class Checkpoints:
         Only what is to `spare` of the disk is used, by default all but its reserve.
         """
         self._mac_key = mac_key
-        self._budget_bytes = budget_bytes
+        self.budget_bytes = budget_bytes
+        """The most bytes of all checkpoints, and so of one."""
         self.counters = StoreCounters()
         self._writing = threading.Lock()
         """Held by the one thread that writes or deletes a checkpoint."""
@@ -167,9 +168,9 @@ class Checkpoints:
             return self._write(folder, head, (), pack, checked)
 
     def _check_size(self, size: int) -> None:
-        if size > self._budget_bytes:
+        if size > self.budget_bytes:
             raise CheckpointTooLarge(
-                f"The checkpoint takes {size} bytes; the host allows {self._budget_bytes}."
+                f"The checkpoint takes {size} bytes; the host allows {self.budget_bytes}."
             )
 
     def _fitting(
@@ -185,7 +186,7 @@ class Checkpoints:
             size = pack_files.folder_bytes(folder)
         known = stored_pieces(manifests, namespace, lineage)
         fresh = (len(lineage) - (known[-1].stop if known else 0)) * bytes_per_token
-        if size + fresh <= self._budget_bytes:
+        if size + fresh <= self.budget_bytes:
             return known, 0
         return (), max((number + 1 for number, _ in pack_files.packs(folder)), default=0)
 
@@ -219,7 +220,7 @@ class Checkpoints:
                 self._files.measure(folder)
         self.counters.pieces_reused += len(known)
         with self._lock:
-            self._files.evict(folder, path, self._budget_bytes)
+            self._files.evict(folder, path, self.budget_bytes)
         return manifest
 
     def _append(

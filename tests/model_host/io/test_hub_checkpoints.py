@@ -10,6 +10,7 @@ import pytest
 
 from antiphon.v1 import host_pb2
 from model_host.generation import gather_branch, render_branch
+from model_host.io.contexts.hub_checkpoints import HubTierCounters
 from model_host.io.server import HostServer
 from model_host.kv import Archive, RestoreCost, conversation_of, encrypt_archive
 from model_host.kv.archive import ARCHIVE_CHUNK_BYTES, ARCHIVE_HEADER_BYTES
@@ -132,6 +133,19 @@ async def test_an_archive_that_fits_beside_no_other_takes_the_place_of_the_one_i
             await talk.ask(LONG, tokens=2)
             await until(lambda: counters.upload_failures == 1)
             assert len(checkpoints(talk)) == 2
+
+
+async def test_an_archive_larger_than_the_disk_of_a_host_is_not_fetched(hosts: TinyHosts):
+    talk = await hosts.talk("one", "two")
+    async with hosts.host("one", hub_checkpoint_bytes_max=BUDGET):
+        await talk.ask(LONG, tokens=2)
+        await until(lambda: checkpoints(talk))
+    moved = Talk(hosts.replica, talk.id, hosts.key("two"))
+    async with hosts.host("two", checkpoint_bytes_max=1_000) as host:
+        await follows(host, talk)
+        _, answer = await moved.ask("And then?", tokens=2)
+        assert prefilled(answer)
+        assert host.hub_tier.counters == HubTierCounters()
 
 
 async def test_an_archive_counts_until_the_hub_has_removed_it(hosts: TinyHosts):
