@@ -42,7 +42,7 @@ from model_host.replay import (
     receipt_of,
     unjudged,
 )
-from replica.conversation import Conversation, Finding, Judge, ReplayMode, sign_receipt
+from replica.conversation import Conversation, Finding, Judge, Outcome, ReplayMode, sign_receipt
 from replica.errors import HostError
 from replica.ids import ID_BYTES, Digest, EntryId, short
 from replica.io import ReplayEvent, ReplayProgress, now_ms, rpc, to_the_end
@@ -149,7 +149,7 @@ class ReplayHandler:
         )
         log.info(
             "replayed", conversation=short(held.id), mode=mode.name, answers=len(made.findings),
-            outcome=receipt.outcome, tokens=receipt.tokens,
+            outcome=Outcome(receipt.outcome).name, tokens=receipt.tokens,
         )  # fmt: skip
         stream.put(sign_receipt(receipt, self._key))
 

@@ -4,6 +4,7 @@ import asyncio
 from dataclasses import replace
 
 import pytest
+from structlog.testing import capture_logs
 
 from model_host.errors import ReplayBusy
 from replica.conversation import Cause, Finding, Outcome, ReplayMode
@@ -54,12 +55,15 @@ async def test_an_honest_conversation_is_accepted_also_after_a_restore(served: S
     async with served.host() as host:
         _, last = await talk.ask("And what else?", sampling=PENALISED, tokens=12, logprobs=1)
         assert last.usage.restored_tokens > 0
-        verified = await replay(talk, host)
+        with capture_logs() as logs:
+            verified = await replay(talk, host)
         rebuilt = await replay(talk, host, ReplayMode.REBUILD)
         # Their pages are freed, and the conversation's own are as they were.
         assert (await host.thread.evict(talk.id, checkpoints=False))[0] > 0
         assert await host.thread.between_steps(lambda _e, pool, _n: pool.used_bytes) == 0
     answers.append(last)
+    (line,) = [each for each in logs if each["event"] == "replayed"]
+    assert (line["mode"], line["outcome"]) == ("VERIFY", "ACCEPTED")
     for got in (verified, rebuilt):
         assert got.receipt.outcome == Outcome.ACCEPTED
         assert got.receipt.accepted == len(answers) == len(got.findings)
