@@ -54,7 +54,6 @@ class Stage:
 
 
 Frames = Callable[[Stage, int], Iterator[bytes]]
-Flood = Callable[[Stage, float], Awaitable[None]]
 Grow = Callable[[Talk, dict[int, Pen], int], None]
 
 

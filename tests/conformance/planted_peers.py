@@ -113,10 +113,6 @@ def accepts_unsigned_drafts() -> Patch:
     return mock.patch.object(draft_intake, "verify_draft", lambda draft, host: None)
 
 
-def exchanges_no_ids() -> Patch:
-    return mock.patch.object(Channel, "queue_ids", lambda self, held, *, answer: None)
-
-
 def reads_blobs_unchecked() -> Patch:
     async def read(self, conversation, digest):
         request = blob_pb2.ReadRequest(conversation=conversation, digest=digest)

@@ -14,7 +14,7 @@ from spec.vectors.make.misread import misread
 
 MAGIC = b"ANTKVA1\n"
 INFO = b"antiphon/v1/archive\0"
-TEXT_BYTES, TAG_BYTES = 262_128, 16
+TEXT_BYTES = 262_128
 RING, SALT = sha256(b"ring archive"), sha256(b"archive salt")
 CONVERSATION = sha256(b"conversation")
 INVALID, FOREIGN = "ARCHIVE_INVALID", "ARCHIVE_FOREIGN"

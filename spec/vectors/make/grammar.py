@@ -10,7 +10,6 @@ Vector = dict[str, Any]
 AUTO, NONE, REQUIRED, NAMED = range(4)
 WHITE = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
 ANY = r"/(.|\n)*/"
-OPENS = {"hermes": "<tool_call>\n", "llama3": ""}
 KEYS = {"hermes": "arguments", "llama3": "parameters"}
 
 

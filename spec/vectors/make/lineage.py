@@ -35,11 +35,6 @@ FIELDS: list[Field] = [
 ]
 
 
-def le4(value: int) -> bytes:
-    """Return 4 bytes, little-endian."""
-    return value.to_bytes(4, "little")
-
-
 def mac(key: bytes, data: bytes) -> bytes:
     """Return HMAC-SHA-256."""
     return hmac.digest(key, data, "sha256")

@@ -245,7 +245,6 @@ async def test_the_end_of_an_answer_is_shown_once_though_its_entry_is_durable_la
         monkeypatch.setattr(news, "_new_entries", without_answer)
         shown = [event async for event in news.collected(run)]
         monkeypatch.undo()
-        news._may_have_entries = True
         shown += [event async for event in news.collected(run)]
         assert [type(one).__name__ for one in shown] == ["Asked", "Sealed", "Draft", "Answered"]
         news.stop()

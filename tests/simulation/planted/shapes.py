@@ -53,11 +53,6 @@ def promoting(mix: Mix) -> Mix:
     return replace(_dense(calmed(mix)), promotes=True, span_s=15.0)
 
 
-def losing_a_host(mix: Mix) -> Mix:
-    """Revoke a host."""
-    return replace(_dense(calmed(mix)), revoke="host", span_s=15.0)
-
-
 def crashing(mix: Mix) -> Mix:
     """Let the host crash."""
     return replace(mix, crash=0.05, crash_targets=("host",), crashes_max=4)
@@ -94,12 +89,6 @@ def crowding(mix: Mix) -> Mix:
 def losing_frames(mix: Mix) -> Mix:
     """Lose and reorder frames."""
     return replace(mix, reorder=True, drop=0.1)
-
-
-def streaming(mix: Mix) -> Mix:
-    """Let the host crash and its disk refuse, while readers lose nothing."""
-    mix = with_whole_stores(with_lossless_links(mix))
-    return replace(mix, small_limits=False, crash_targets=("host",), refuse=0.3)
 
 
 def syncing(mix: Mix) -> Mix:

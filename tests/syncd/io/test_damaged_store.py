@@ -296,12 +296,6 @@ async def test_an_unreadable_conversation_does_not_affect_the_sync_of_others(
 # --- own entries ------------------------------------------------------------------------------
 
 
-async def own_epochs(replica: Replica, conversation: ConversationId) -> list[int]:
-    held = await replica.load(conversation)
-    own = (e for e in held.log.entries.values() if e.header.author == replica.public)
-    return [e.header.epoch for e in sorted(own, key=lambda e: e.order_key)]
-
-
 @pytest.mark.parametrize("part", ["body", "header_bytes", "signature"])
 @pytest.mark.parametrize("is_linked", [False, True], ids=["offline", "linked"])
 async def test_the_position_of_a_lost_own_entry_is_not_used_again(
