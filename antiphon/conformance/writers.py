@@ -1,7 +1,6 @@
 """A deterministic author of correct, signed entries. Pure."""
 
 import hashlib
-import itertools
 from collections.abc import Iterable, Sequence
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -162,9 +161,3 @@ class Writer:
     def _signed(self, header: Header, body: bytes) -> Entry:
         data = codec.encode_header(header)
         return Entry(data, sign(data, self.key), body, entry_id(data), codec.decode_header(data))
-
-
-def low_key(*, below: bytes = b"\x01") -> Ed25519PrivateKey:
-    """Search for a key whose public half sorts before `below`, as anyone can."""
-    ground = (Writer(f"low {seed}".encode()) for seed in itertools.count())
-    return next(writer.key for writer in ground if writer.public < below)

@@ -1,6 +1,10 @@
 """A deterministic author of entries, the one of the conformance kit; and whole logs by it."""
 
-from antiphon.conformance.writers import Writer, low_key, said
+import itertools
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from antiphon.conformance.writers import Writer, said
 from replica.log.damage import Lost
 from replica.log.entry import Entry
 from replica.log.kinds import Kind
@@ -21,6 +25,12 @@ def lost(*entries: Entry) -> Lost:
     ids = frozenset(e.id for e in entries)
     kinds = (Kind.GENESIS, Kind.MEMBER)
     return Lost(ids, frozenset(e.id for e in entries if e.header.kind in kinds))
+
+
+def low_key(*, below: bytes = b"\x01") -> Ed25519PrivateKey:
+    """Search for a key whose public half sorts before `below`, as anyone can."""
+    ground = (Writer(f"low {seed}".encode()) for seed in itertools.count())
+    return next(writer.key for writer in ground if writer.public < below)
 
 
 __all__ = ["Writer", "log", "lost", "low_key", "said"]

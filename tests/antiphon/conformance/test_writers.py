@@ -2,10 +2,11 @@
 
 import pytest
 
-from antiphon.conformance.writers import Writer, low_key, said
+from antiphon.conformance.writers import Writer, said
 from replica.conversation import Conversation
 from replica.ids import ConversationId
 from replica.log import Admitted
+from tests.support.writers import low_key
 
 
 def test_the_same_seed_and_calls_give_the_same_entries_which_are_admitted() -> None:
