@@ -6,7 +6,6 @@ from replica.io.calls.host_calls import ArchiveTooLarge, HostCalls, HostUnreacha
 from replica.io.calls.host_views import ContextPages, HostSample, PagedEntry, RunningRequest
 from replica.io.calls.hub_calls import HubCalls, pin, pinned_key
 from replica.io.calls.hub_channel import open_channel
-from replica.io.calls.next_message import next_message
 from replica.io.calls.replays import (
     ReplayEvent,
     ReplayProgress,
@@ -33,7 +32,6 @@ __all__ = [
     "decode_receipt",
     "encode_receipt",
     "event_to_pb",
-    "next_message",
     "open_channel",
     "pin",
     "pinned_key",

@@ -32,8 +32,7 @@ from replica.io.calls.hub_channel import (
     secure_channel,
     served_certificate,
 )
-from replica.io.calls.next_message import next_message
-from replica.io.serving import require_known_key, rpc, status
+from replica.io.serving import next_message, require_known_key, rpc, status
 from replica.io.store import HUB_KEY
 from replica.link import Fault, entries_from_pb, fault_from_pb, heads_to_pb
 from replica.log import Entry, entry_to_pb

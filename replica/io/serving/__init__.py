@@ -14,6 +14,7 @@ from replica.io.serving.grpc_server import (
 )
 from replica.io.serving.keyless import Keyless
 from replica.io.serving.metrics_server import MetricsServer, require_endpoint
+from replica.io.serving.next_message import next_message
 from replica.io.serving.rpc import now_ms
 from replica.io.serving.status import CertificateOutdated, PeerError, error_of
 from replica.io.serving.tls_refusals import HubKeyUnknown, require_known_key
@@ -30,6 +31,7 @@ __all__ = [
     "error_of",
     "explain",
     "listen",
+    "next_message",
     "now_ms",
     "read_settings",
     "require_endpoint",

@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator
 import pytest
 
 from replica import limits
-from replica.io.calls.next_message import next_message
+from replica.io.serving.next_message import next_message
 from replica.refusals import LinkIdle
 
 
