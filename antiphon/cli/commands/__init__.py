@@ -1,4 +1,7 @@
-"""The commands, one module each, and what a single one needs."""
+"""The commands, one module each, and what a few of them need.
+
+The chat needs some of that, too; what any command may need is in `common`.
+"""
 
 from antiphon.cli.commands import (
     branches,

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
+from antiphon.cli.commands.follow import follow
 from antiphon.cli.common import (
     STILL_READ,
     ConversationArgument,
@@ -16,7 +17,6 @@ from antiphon.cli.common import (
     check_readable,
     command,
     find_entry,
-    follow,
     load_from,
     next_command,
     say_forks,

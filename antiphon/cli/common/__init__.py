@@ -53,7 +53,6 @@ from antiphon.cli.common.errors import (
     file_unusable,
 )
 from antiphon.cli.common.find_key import find_key, parse_key
-from antiphon.cli.common.follow import follow
 from antiphon.cli.common.forks import fork_records, say_forks
 from antiphon.cli.common.host_presence import HostPresence
 from antiphon.cli.common.host_to_ask import HostAddressOption, host_to_ask, linked_host
@@ -155,7 +154,6 @@ __all__ = [
     "find_entry",
     "find_key",
     "folder_of",
-    "follow",
     "fork_records",
     "host_to_ask",
     "hub_record",

@@ -8,7 +8,7 @@ shown once.
 import asyncio
 from collections.abc import AsyncIterator, Iterable
 
-from antiphon.cli.common.session import Session
+from antiphon.cli.common import Session
 from antiphon.cli.views import brief
 from replica.conversation import Conversation, EntryStore
 from replica.errors import AntiphonError, EntryRefused
