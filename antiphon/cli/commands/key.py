@@ -8,8 +8,15 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from antiphon.cli.commands.verify import read_file
-from antiphon.cli.common import FileExists, Group, NotReplaced, Session, command, new_file
+from antiphon.cli.common import (
+    FileExists,
+    Group,
+    NotReplaced,
+    Session,
+    command,
+    new_file,
+    read_file,
+)
 from replica.io import keys, own_key_of
 from replica.log import public_key
 from replica.refusals import ArgumentInvalid, KeyFileInvalid

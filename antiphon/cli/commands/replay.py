@@ -13,7 +13,6 @@ from typing import Annotated, Any
 import typer
 from rich.text import Text
 
-from antiphon.cli.commands.verify import read_file
 from antiphon.cli.common import (
     ChecksFailed,
     ConversationArgument,
@@ -27,6 +26,7 @@ from antiphon.cli.common import (
     linked_host,
     new_file,
     parse_key,
+    read_file,
 )
 from antiphon.cli.views import Output, counted
 from replica.conversation import (

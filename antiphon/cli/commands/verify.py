@@ -18,7 +18,6 @@ from antiphon.cli.common import (
     Session,
     UsageInvalid,
     command,
-    file_unusable,
     opened_bundle,
 )
 from antiphon.cli.views import counted
@@ -131,12 +130,3 @@ def _report(session: Session, findings: Findings) -> None:
         out.item(Text.assemble(("    bad   ", "red")), words)
     for words in findings.noted:
         out.item(Text.assemble(("    note  ", "yellow")), words)
-
-
-def read_file(path: Path, bytes_max: int) -> bytes:
-    """Read the first bytes of a file. Raises FileUnusable."""
-    try:
-        with path.open("rb") as file:
-            return file.read(bytes_max)
-    except OSError as error:
-        raise file_unusable(path, error) from error

@@ -57,7 +57,6 @@ from antiphon.cli.common.forks import fork_records, say_forks
 from antiphon.cli.common.host_presence import HostPresence
 from antiphon.cli.common.host_to_ask import HostAddressOption, host_to_ask, linked_host
 from antiphon.cli.common.hub_view import hub_record, served_by
-from antiphon.cli.common.new_file import check_creatable, check_replaceable, new_file
 from antiphon.cli.common.next_command import next_command
 from antiphon.cli.common.session import (
     STILL_READ,
@@ -87,6 +86,12 @@ from antiphon.cli.common.turn import (
     run_turn,
     turn_record,
     write_turn,
+)
+from antiphon.cli.common.user_files import (
+    check_creatable,
+    check_replaceable,
+    new_file,
+    read_file,
 )
 
 __all__ = [
@@ -170,6 +175,7 @@ __all__ = [
     "options_for",
     "parse_key",
     "raise_refusal",
+    "read_file",
     "refusals_of",
     "run_turn",
     "say_calls",

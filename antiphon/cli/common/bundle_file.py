@@ -10,8 +10,8 @@ from tempfile import TemporaryFile
 from typing import BinaryIO
 
 from antiphon.cli.common.errors import file_unusable
-from antiphon.cli.common.new_file import check_replaceable, new_file
 from antiphon.cli.common.session import Session
+from antiphon.cli.common.user_files import check_replaceable, new_file
 from replica.conversation import Conversation
 from replica.ids import ConversationId, Digest, short
 from replica.io import Blobs, pieces_of

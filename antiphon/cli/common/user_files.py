@@ -1,4 +1,4 @@
-"""A file that a command writes for its user: whole or not at all, and in place of none unasked."""
+"""Files that a user names: one is written whole or not at all, and in place of none unasked."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,6 +9,15 @@ from typing import BinaryIO
 from antiphon.cli.common.errors import FileExists, file_unusable
 from replica.io import replacing
 from replica.refusals import ArgumentInvalid
+
+
+def read_file(path: Path, bytes_max: int) -> bytes:
+    """Read the first bytes of a file. Raises FileUnusable."""
+    try:
+        with path.open("rb") as file:
+            return file.read(bytes_max)
+    except OSError as error:
+        raise file_unusable(path, error) from error
 
 
 def check_replaceable(file: Path, *, force: bool) -> None:

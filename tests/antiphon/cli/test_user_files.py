@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from antiphon.cli.common.errors import FileExists, FileUnusable
-from antiphon.cli.common.new_file import check_creatable, check_replaceable, new_file
+from antiphon.cli.common.user_files import check_creatable, check_replaceable, new_file
 from replica.refusals import ArgumentInvalid
 
 
