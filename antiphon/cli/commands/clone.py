@@ -6,7 +6,6 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from antiphon.cli.commands.overview_tables import title_of
 from antiphon.cli.common import (
     NotAtTheHub,
     PrefixUnknown,
@@ -17,7 +16,7 @@ from antiphon.cli.common import (
     only_match,
     refusals_of,
 )
-from antiphon.cli.views import brief, counted
+from antiphon.cli.views import brief, counted, title_of
 from replica.conversation import Conversation, refusal_of
 from replica.errors import AntiphonError
 from replica.ids import ID_BYTES, ConversationId, PublicKey, short

@@ -6,7 +6,6 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from antiphon.cli.commands.overview_tables import title_of
 from antiphon.cli.common import (
     ConversationArgument,
     Group,
@@ -19,7 +18,7 @@ from antiphon.cli.common import (
     is_confirmed,
     load_from,
 )
-from antiphon.cli.views import brief, harmless, plain_table
+from antiphon.cli.views import brief, harmless, plain_table, title_of
 from replica.conversation import Conversation, check_owner_stays
 from replica.ids import PublicKey, key_from_hex, short
 from replica.io import SavedAcks, begin, petnames

@@ -9,27 +9,20 @@ from rich.text import Text
 
 from antiphon.cli.common import fork_records
 from antiphon.cli.views import (
-    KEY_DIGITS,
     NO_BRANCH,
     NO_LOSSES,
     BranchView,
     Losses,
-    cut,
-    entries_at,
-    harmless,
     is_listed,
-    is_undone,
     losses_record,
     plain_table,
-    words_of,
+    title_of,
 )
-from replica.conversation import Conversation, newest_place
+from replica.conversation import Conversation
 from replica.ids import ConversationId, short
-from replica.io import documents
-from replica.log import Kind, Message, Speaker
+from replica.log import Kind
 from replica.order import branch_ends
 
-TITLE_CELLS = 48
 FLEXIBLE_CELLS_MIN = 8
 REFUSED = "refused"
 
@@ -153,22 +146,6 @@ def list_record(status: ConversationStatus, current: ConversationId | None) -> d
         **losses_record(status.losses),
         "is_damaged": held.is_blocked,
     }
-
-
-def title_of(held: Conversation) -> str:
-    """Return the title in the shared document, else the first user message, as one line."""
-    if held.log.genesis is None:
-        return "(damaged: its beginning is missing)"
-    title = documents.title_of(held)
-    if title is not None:
-        return cut(harmless(" ".join(title.split())), TITLE_CELLS)
-    standing = (e for e in entries_at(held, newest_place(held)) if not is_undone(held, e))
-    for entry in standing:
-        body = held.log.body(entry.id)
-        if isinstance(body, Message) and body.speaker == Speaker.USER:
-            return cut(harmless(" ".join(words_of(body.parts).split())), TITLE_CELLS)
-    owner = next(iter(held.log.membership.roles), b"")
-    return f"(no message yet; owner {owner.hex()[:KEY_DIGITS]})"
 
 
 def _turns(held: Conversation) -> int:

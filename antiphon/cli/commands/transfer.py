@@ -11,7 +11,6 @@ from rich.text import Text
 
 from antiphon.cli.commands.findings import check
 from antiphon.cli.commands.log import print_row
-from antiphon.cli.commands.overview_tables import title_of
 from antiphon.cli.commands.second_look import held_of
 from antiphon.cli.common import (
     ChecksFailed,
@@ -27,7 +26,16 @@ from antiphon.cli.common import (
     store_blobs,
     write_bundle,
 )
-from antiphon.cli.views import TALK, Names, counted, entries_at, entry_record, losses_in, row_of
+from antiphon.cli.views import (
+    TALK,
+    Names,
+    counted,
+    entries_at,
+    entry_record,
+    losses_in,
+    row_of,
+    title_of,
+)
 from replica.conversation import Conversation, newest_place, removal_of
 from replica.errors import AntiphonError
 from replica.ids import ConversationId, EntryId, PublicKey, short

@@ -16,7 +16,7 @@ from antiphon.cli.views.losses import (
     lost_words,
     next_step,
 )
-from antiphon.cli.views.names import KEY_DIGITS, NOBODY, Names
+from antiphon.cli.views.names import NOBODY, Names
 from antiphon.cli.views.output import Output, brief, detail_of, error_record, harmless, step_of
 from antiphon.cli.views.pace import Rate, bar
 from antiphon.cli.views.printed import Printed, taken_back_words
@@ -53,6 +53,7 @@ from antiphon.cli.views.rows import (
     written_by,
 )
 from antiphon.cli.views.tables import plain_table
+from antiphon.cli.views.titles import title_of
 from antiphon.cli.views.top_view import Timed, lines, notice, record
 from antiphon.cli.views.undone import is_undone
 
@@ -60,7 +61,6 @@ __all__ = [
     "ANOTHER",
     "CANCELLED",
     "ID_DIGITS",
-    "KEY_DIGITS",
     "LOST_WORDS",
     "NOBODY",
     "NO_BRANCH",
@@ -119,6 +119,7 @@ __all__ = [
     "step_of",
     "still_pending",
     "taken_back_words",
+    "title_of",
     "usage_line",
     "view_of",
     "word_of",

@@ -6,12 +6,12 @@ from typing import Any
 from antiphon.cli.chat import chat_commands
 from antiphon.cli.chat.chat_session import ChatSession
 from antiphon.cli.commands.branches import branches_of
-from antiphon.cli.commands.overview_tables import title_of
 from antiphon.cli.common.session import Choices
 from antiphon.cli.common.turn import again_place, continued_place
 from antiphon.cli.views.graph import draw
 from antiphon.cli.views.names import NOBODY
 from antiphon.cli.views.rows import is_listed, row_of
+from antiphon.cli.views.titles import title_of
 from antiphon.cli.views.undone import TAKEN_BACK, is_taken_back, is_undone
 from replica.conversation.place import newest_place
 from replica.log.body import Cancel, FinishReason, Generation, Text
