@@ -2,9 +2,15 @@
 
 from antiphon.conformance.io.client import documents, entries, hosts_and_blobs, links, writing
 from antiphon.conformance.io.client.processes import run_clients
-from antiphon.conformance.io.client.session import CASES, Asked, Clients
+from antiphon.conformance.io.client.session import CASES, Clients
 
 __all__ = [
-    "CASES", "Asked", "Clients", "documents", "entries", "hosts_and_blobs", "links", "run_clients",
+    "CASES",
+    "Clients",
+    "documents",
+    "entries",
+    "hosts_and_blobs",
+    "links",
+    "run_clients",
     "writing",
-]  # fmt: skip
+]

@@ -23,12 +23,11 @@ from antiphon.conformance.io.hub import (
 )
 from antiphon.conformance.io.hub.judge import judge_hub
 from antiphon.conformance.io.hub.restart import by_command
-from antiphon.conformance.io.hub.run import TABLE, HubRun, Restart, Scale
+from antiphon.conformance.io.hub.run import TABLE, HubRun, Scale
 
 __all__ = [
     "TABLE",
     "HubRun",
-    "Restart",
     "Scale",
     "access",
     "authenticate",
