@@ -1,4 +1,7 @@
-"""A replica's drivers: store, hub link, calls, keys, daemons. The rest of replica/ is pure."""
+"""A replica's drivers, and what other packages use of them. The rest of replica/ is pure.
+
+`program_settings` is offered too, and is not imported here: it would load pydantic.
+"""
 
 import replica.io.process  # noqa: F401  # its handlers of forks come before those of gRPC
 from replica.io.blobs import BlobQuota, Blobs, BlobState, BlobWriter, ExpiringBlobs, pieces_of

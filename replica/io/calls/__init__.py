@@ -1,4 +1,4 @@
-"""Calls of hubs and model hosts."""
+"""Calls of hubs and model hosts, their channels, and links for one question."""
 
 from replica.io.calls.blob_calls import BlobCalls
 from replica.io.calls.call_end import typed_end

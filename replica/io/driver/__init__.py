@@ -1,4 +1,7 @@
-"""The driver of the replica core: its store, its link, the processes beside it."""
+"""The driver of the replica core: its store, its link, the processes beside it.
+
+What a `Replica` fetches, lists or compares by that link is here too.
+"""
 
 from replica.io.driver.fetch import fetch_missing, import_entries
 from replica.io.driver.hub_status import HubStatus, any_vouched, means_away

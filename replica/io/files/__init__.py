@@ -1,4 +1,7 @@
-"""Files of a data folder that are no store: keys, secrets, certificates, locks."""
+"""Files of a data folder that are no store: keys, secrets, certificates, claims.
+
+`disk` has how any file is opened, replaced and synced, and the errors of that.
+"""
 
 from replica.io.files import keys
 from replica.io.files.certificate import TLS_NAME, CertificateFile

@@ -1,4 +1,4 @@
-"""The process that runs: settings, log, forks, descriptors, tasks."""
+"""The process that runs: settings, log, streams, forks, descriptors; tasks and timers."""
 
 from replica.io.process.alarm import Alarm
 from replica.io.process.closing import Closing

@@ -1,4 +1,7 @@
-"""The log on disk: one SQLite file, its writer, its repair."""
+"""The log on disk: one SQLite file, its writer, its lock, its repair.
+
+What else is kept in that file is here too, such as acks, tombstones and the hub's records.
+"""
 
 from replica.io.store.folder_use import HUB_FILE, FolderTaken, FolderUse, take_folder, use_of
 from replica.io.store.own_key import key_before, note_own_key, own_key_of
