@@ -2,7 +2,8 @@
 
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -65,6 +66,24 @@ def read(*arguments: str) -> Settings:
     )
 
 
+Refusal = Callable[..., str]
+
+
+@pytest.fixture
+def refusal(capsys: pytest.CaptureFixture[str]) -> Refusal:
+    """Return what reads flags with which a command ends, and returns its words."""
+
+    def refused(
+        *given: str, settings: type[BaseSettings] = Settings, flags: Mapping[str, str] | None = None
+    ) -> str:
+        with pytest.raises(SystemExit) as ended:
+            read_settings(settings, given, prog="test", description="", flags=flags or {})
+        assert ended.value.code == 2
+        return capsys.readouterr().err
+
+    return refused
+
+
 def test_flags_beat_the_environment_and_that_beats_the_defaults(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -99,12 +118,9 @@ def test_settings_in_force_are_printed(capsys: pytest.CaptureFixture[str]) -> No
 
 @pytest.mark.parametrize("given", [("--most", "0"), ("--nowhere",), ("--most", "many")])
 def test_bad_flags_end_with_status_2_and_say_which(
-    given: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+    given: tuple[str, ...], refusal: Refusal
 ) -> None:
-    with pytest.raises(SystemExit) as ended:
-        read(*given)
-    assert ended.value.code == 2
-    assert given[0].strip("-") in capsys.readouterr().err
+    assert given[0].strip("-") in refusal(*given)
 
 
 # --- wrong settings -------------------------------------------------------------------------
@@ -128,14 +144,11 @@ def test_a_wrong_line_of_the_file_is_named_with_the_file(
     said: str,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    refusal: Refusal,
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / FILE).write_bytes(content)
-    with pytest.raises(SystemExit) as ended:
-        read("--print-config")
-    assert ended.value.code == 2
-    shown = capsys.readouterr().err
+    shown = refusal("--print-config")
     assert shown.startswith("test: " + said.format(file=tmp_path / FILE)), shown
     assert "[CONFIG_INVALID]" in shown
     assert "next: " in shown
@@ -163,13 +176,10 @@ def test_a_wrong_variable_is_named(
     value: str,
     said: str,
     monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    refusal: Refusal,
 ) -> None:
     monkeypatch.setenv(variable, value)
-    with pytest.raises(SystemExit) as ended:
-        read("--print-config")
-    assert ended.value.code == 2
-    shown = capsys.readouterr().err
+    shown = refusal("--print-config")
     assert shown.startswith(f"test: {said}")
     assert "[CONFIG_INVALID]" in shown
 
@@ -219,25 +229,21 @@ def test_a_daemon_knows_the_variables_of_the_command_that_begin_like_its_own(
 
 
 def test_a_wrong_flag_is_named_also_where_the_file_has_the_setting(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, refusal: Refusal
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / FILE).write_text("most = 3")
-    with pytest.raises(SystemExit):
-        read("--most", "0")
-    assert "test: --most: input should be greater" in capsys.readouterr().err
+    assert "test: --most: input should be greater" in refusal("--most", "0")
 
 
 @pytest.mark.parametrize("flags", [[], ["--listen", "\udcff:1"]], ids=["variable", "flag"])
 def test_a_value_that_is_no_text_is_named_as_that(
-    flags: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    flags: list[str], monkeypatch: pytest.MonkeyPatch, refusal: Refusal
 ) -> None:
     if not flags:
         monkeypatch.setenv("ANTIPHON_HUB_LISTEN", "\udcff:1")
-    with pytest.raises(SystemExit):
-        read_settings(HubConfig, flags, prog="test", description="", flags={})
     said = "test: a flag or a variable is not UTF-8: '\\udcff:1' is not host:port"
-    assert capsys.readouterr().err.startswith(said)
+    assert refusal(*flags, settings=HubConfig).startswith(said)
 
 
 @pytest.mark.parametrize(
@@ -254,41 +260,32 @@ def test_what_has_the_place_of_the_file_is_not_left_out(
     said: str,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    refusal: Refusal,
 ) -> None:
     monkeypatch.chdir(tmp_path)
     make(tmp_path / FILE)
-    with pytest.raises(SystemExit) as ended:
-        read()
-    assert ended.value.code == 2
-    assert f"test: {tmp_path / FILE} {said}" in capsys.readouterr().err
+    assert f"test: {tmp_path / FILE} {said}" in refusal()
 
 
 @pytest.mark.parametrize("settings", [HubConfig, HostConfig])
 def test_no_number_of_a_daemon_is_below_zero(
-    settings: type[BaseSettings], capsys: pytest.CaptureFixture[str]
+    settings: type[BaseSettings], refusal: Refusal
 ) -> None:
     numbers = [n for n, f in settings.model_fields.items() if f.annotation in (int, float)]
     assert len(numbers) > 8
     for name in numbers:
         flag = "--" + name.replace("_", "-")
-        with pytest.raises(SystemExit) as ended:
-            read_settings(settings, [flag, "-1"], prog="test", description="", flags={})
-        assert ended.value.code == 2
-        assert f"test: {flag}: " in capsys.readouterr().err, name
+        assert f"test: {flag}: " in refusal(flag, "-1", settings=settings)
 
 
 def test_no_bound_of_a_hub_is_zero_except_where_that_is_its_default(
-    capsys: pytest.CaptureFixture[str],
+    refusal: Refusal,
 ) -> None:
     bounds = {n: f.default for n, f in HubConfig.model_fields.items() if f.annotation is int}
     assert [name for name, default in bounds.items() if not default] == ["disk_bytes_max"]
     for name in bounds.keys() - {"disk_bytes_max"}:
         flag = "--" + name.replace("_", "-")
-        with pytest.raises(SystemExit) as ended:
-            read_settings(HubConfig, [flag, "0"], prog="test", description="", flags={})
-        assert ended.value.code == 2
-        shown = capsys.readouterr().err
+        shown = refusal(flag, "0", settings=HubConfig)
         assert f"test: {flag}: input should be greater than or equal to 1" in shown
         assert "[CONFIG_INVALID]" in shown
 
@@ -302,13 +299,10 @@ def test_no_bound_of_a_hub_is_zero_except_where_that_is_its_default(
     ],
 )
 def test_a_folder_that_cannot_be_meant_is_refused(
-    settings: type[BaseSettings], value: str, said: str, capsys: pytest.CaptureFixture[str]
+    settings: type[BaseSettings], value: str, said: str, refusal: Refusal
 ) -> None:
     """The empty one would be the working directory."""
-    with pytest.raises(SystemExit) as ended:
-        read_settings(settings, ["--data-dir", value], prog="test", description="", flags={})
-    assert ended.value.code == 2
-    shown = capsys.readouterr().err
+    shown = refusal("--data-dir", value, settings=settings)
     assert shown.startswith("test: --data-dir: ")
     assert said in shown
 
@@ -332,26 +326,18 @@ def test_a_command_without_a_home_folder_says_so(monkeypatch: pytest.MonkeyPatch
     ],
 )
 def test_a_list_without_a_value_is_a_wrong_flag_and_not_everyone(
-    settings: type[BaseSettings], flag: str, capsys: pytest.CaptureFixture[str]
+    settings: type[BaseSettings], flag: str, refusal: Refusal
 ) -> None:
     """As `--creators $KEY` is where the variable is unset."""
-    with pytest.raises(SystemExit) as ended:
-        read_settings(settings, [flag, "--print-config"], prog="test", description="", flags={})
-    assert ended.value.code == 2
-    shown = capsys.readouterr().err
+    shown = refusal(flag, "--print-config", settings=settings)
     assert f"argument {flag}: expected " in shown
     assert "one argument" in shown
 
 
 @pytest.mark.parametrize("value", ["nan", "inf"])
-def test_a_number_without_a_value_is_refused(
-    value: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with pytest.raises(SystemExit) as ended:
-        given = ["--hub-checkpoint-idle-s", value]
-        read_settings(HostConfig, given, prog="test", description="", flags={})
-    assert ended.value.code == 2
-    assert "test: --hub-checkpoint-idle-s: " in capsys.readouterr().err
+def test_a_number_without_a_value_is_refused(value: str, refusal: Refusal) -> None:
+    flag = "--hub-checkpoint-idle-s"
+    assert f"test: {flag}: " in refusal(flag, value, settings=HostConfig)
 
 
 KEY = "ab" * 32
@@ -380,7 +366,7 @@ def test_a_wrong_address_or_key_of_a_daemon_is_named_like_any_setting(
     said: str,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    refusal: Refusal,
 ) -> None:
     monkeypatch.chdir(tmp_path)
     flags = {f"{one}_keys": f"--{one}-key" for one in ("host", "owner", "operator")}
@@ -388,20 +374,15 @@ def test_a_wrong_address_or_key_of_a_daemon_is_named_like_any_setting(
     several = isinstance(settings.model_fields[name].get_default(call_default_factory=True), list)
     text = json.dumps([value] if several else value)
 
-    def refusal(*given: str) -> str:
-        with pytest.raises(SystemExit) as ended:
-            read_settings(settings, given, prog="test", description="", flags=flags)
-        assert ended.value.code == 2
-        return capsys.readouterr().err
-
-    assert refusal(flag, value).startswith(f"test: {flag}: {said}")
+    said_of = partial(refusal, settings=settings, flags=flags)
+    assert said_of(flag, value).startswith(f"test: {flag}: {said}")
     file = tmp_path / str(settings.model_config["toml_file"])
     file.write_text(f"{name} = {text}")
-    assert f"{file}: {name}: {said}" in refusal()
+    assert f"{file}: {name}: {said}" in said_of()
     variable = f"{settings.model_config['env_prefix']}{name.upper()}"
     monkeypatch.setenv(variable, text if several else value)
-    assert f"test: {variable}: {said}" in refusal()
-    assert "[CONFIG_INVALID]" in refusal()
+    assert f"test: {variable}: {said}" in said_of()
+    assert "[CONFIG_INVALID]" in said_of()
 
 
 @pytest.mark.parametrize(
@@ -437,10 +418,7 @@ def test_an_empty_address_of_metrics_or_key_of_a_hub_is_none() -> None:
     ],
 )
 def test_what_no_host_can_serve_is_named_like_any_setting(
-    flag: str, values: list[str], said: str, capsys: pytest.CaptureFixture[str]
+    flag: str, values: list[str], said: str, refusal: Refusal
 ) -> None:
     given = [word for value in values for word in (flag, value)]
-    with pytest.raises(SystemExit) as ended:
-        read_settings(HostConfig, given, prog="test", description="", flags={})
-    assert ended.value.code == 2
-    assert f"test: {flag}: {said}" in capsys.readouterr().err
+    assert f"test: {flag}: {said}" in refusal(*given, settings=HostConfig)
