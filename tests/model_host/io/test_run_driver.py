@@ -2,6 +2,8 @@
 
 import asyncio
 from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
 
@@ -38,18 +40,32 @@ class Tokens:
         receive([Ended()])
 
 
+class Driven:
+    """A run of so many tokens at most, its journal in a folder, and its driver over an engine."""
+
+    def __init__(
+        self, folder: Path, engine: object, *, tokens: int, show: Callable[[Draft], None]
+    ) -> None:
+        self.scene = Scene()
+        self.request = self.scene.ask(output_tokens_max=tokens)
+        self.planned = self.scene.plan(self.request)
+        seal = self.scene.host_writes(self.planned.seal, self.request)
+        self.run = run = run_of(self.planned, seal)
+        head = JournalHead(self.request, run.seal_id, run.run, Digest(bytes(32)), Digest(bytes(32)))
+        self.journals = Journals(folder)
+        self.journal = self.journals.create(head)
+        runs = cast(RunTable, SimpleNamespace(sign=lambda frame: frame, show=show))
+        host = cast(EngineThread, engine)
+        self.driver = RunDriver(host, self.scene.held, run, self.journal, runs)
+
+    async def finish(self, journaled: list[Choice] | None = None) -> None:
+        await self.driver.finish(journaled, owner=b"", domain=b"", namespace=b"")
+
+
 async def test_behind_a_failed_write_no_token_is_shown_that_the_journal_lacks(tmp_path) -> None:
-    scene = Scene()
-    request = scene.ask(output_tokens_max=5)
-    planned = scene.plan(request)
-    run = run_of(planned, scene.host_writes(planned.seal, request))
-    head = JournalHead(request, run.seal_id, run.run, Digest(bytes(32)), Digest(bytes(32)))
-    journals = Journals(tmp_path)
-    journal = journals.create(head)
     shown: list[Draft] = []
-    runs = cast(RunTable, SimpleNamespace(sign=lambda frame: frame, show=shown.append))
-    engine = cast(EngineThread, Tokens([65, 66, 67]))
-    driver = RunDriver(engine, scene.held, run, journal, runs)
+    driven = Driven(tmp_path, Tokens([65, 66, 67]), tokens=5, show=shown.append)
+    journal, request = driven.journal, driven.request
     append, calls = journal.append, list[int]()
 
     def filling(choices) -> None:
@@ -62,9 +78,9 @@ async def test_behind_a_failed_write_no_token_is_shown_that_the_journal_lacks(tm
 
     journal.append = filling  # type: ignore[method-assign]
     with pytest.raises(StoreError):
-        await driver.finish(None, owner=b"", domain=b"", namespace=b"")
+        await driven.finish()
     journal.close()
-    found = journals.read(EntryId(request))
+    found = driven.journals.read(EntryId(request))
     assert found is not None
     kept = tuple(choice.token_id for choice in found[1])
     told = tuple(token_id for frame in shown for token_id in frame.token_ids)
@@ -86,42 +102,25 @@ async def test_progress_shows_neither_pages_of_others_nor_more_than_the_prompt(
     tmp_path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(run_driver, "PROGRESS_EVERY_S", 0)
-    scene = Scene()
-    request = scene.ask(output_tokens_max=5)
-    planned = scene.plan(request)
-    run = run_of(planned, scene.host_writes(planned.seal, request))
-    head = JournalHead(request, run.seal_id, run.run, Digest(bytes(32)), Digest(bytes(32)))
     shown: list[Draft] = []
-    runs = cast(RunTable, SimpleNamespace(sign=lambda frame: frame, show=shown.append))
-    engine = cast(EngineThread, Prompt())
-    journal = Journals(tmp_path).create(head)
-    driver = RunDriver(engine, scene.held, run, journal, runs)
-    await driver.finish(None, owner=b"", domain=b"", namespace=b"")
-    journal.close()
-    size = len(planned.prompt)
+    driven = Driven(tmp_path, Prompt(), tokens=5, show=shown.append)
+    await driven.finish()
+    driven.journal.close()
+    size = len(driven.planned.prompt)
     told = [frame.progress.prefilled_tokens for frame in shown if frame.progress]
     assert told == [0, size // (size // 2), size, size]
-    assert driver.view.computed_tokens == size
+    assert driven.driver.view.computed_tokens == size
 
 
 async def test_the_tokens_of_a_long_resumed_run_leave_turns_to_others(tmp_path) -> None:
-    scene = Scene()
-    request = scene.ask(output_tokens_max=1_000)
-    planned = scene.plan(request)
-    run = run_of(planned, scene.host_writes(planned.seal, request))
-    head = JournalHead(request, run.seal_id, run.run, Digest(bytes(32)), Digest(bytes(32)))
     turn, shown = 0, Counter[int]()
-    runs = cast(
-        RunTable,
-        SimpleNamespace(
-            sign=lambda frame: frame,
-            show=lambda frame: shown.update({turn: len(frame.token_ids)}),
-        ),
-    )
-    engine = cast(EngineThread, Tokens([]))
-    driver = RunDriver(engine, scene.held, run, Journals(tmp_path).create(head), runs)
+
+    def show(frame: Draft) -> None:
+        shown.update({turn: len(frame.token_ids)})
+
+    driven = Driven(tmp_path, Tokens([]), tokens=1_000, show=show)
     journaled = [Choice(65)] * 100
-    replay = asyncio.create_task(driver.finish(journaled, owner=b"", domain=b"", namespace=b""))
+    replay = asyncio.create_task(driven.finish(journaled))
     while not replay.done():
         await asyncio.sleep(0)
         turn += 1
@@ -132,15 +131,8 @@ async def test_the_tokens_of_a_long_resumed_run_leave_turns_to_others(tmp_path) 
 
 async def test_a_run_whose_last_token_is_journaled_is_not_computed(tmp_path) -> None:
     """As after a crash between its last token and its entry."""
-    scene = Scene()
-    request = scene.ask(output_tokens_max=3)
-    planned = scene.plan(request)
-    run = run_of(planned, scene.host_writes(planned.seal, request))
-    head = JournalHead(request, run.seal_id, run.run, Digest(bytes(32)), Digest(bytes(32)))
     shown: list[Draft] = []
-    runs = cast(RunTable, SimpleNamespace(sign=lambda frame: frame, show=shown.append))
-    engine = cast(EngineThread, None)
-    driver = RunDriver(engine, scene.held, run, Journals(tmp_path).create(head), runs)
-    await driver.finish([Choice(65)] * 3, owner=b"", domain=b"", namespace=b"")
-    assert run.finished is not None
+    driven = Driven(tmp_path, None, tokens=3, show=shown.append)
+    await driven.finish([Choice(65)] * 3)
+    assert driven.run.finished is not None
     assert [token_id for frame in shown for token_id in frame.token_ids] == [65] * 3
