@@ -114,7 +114,7 @@ async def test_pages_are_those_of_the_last_seals_profile_and_load_nothing(tmp_pa
                 assert two.loaded == ["first"]
                 unloaded = await calls.pages(two.talk.id)
                 assert two.loaded == ["first"]
-        assert all(entry.cached_tokens == 0 for entry in unloaded.entries)
+        assert {entry.cached_tokens for entry in unloaded.entries} == {0}
         assert unloaded.stored_tokens == held.stored_tokens > 0
 
 

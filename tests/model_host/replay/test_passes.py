@@ -47,7 +47,8 @@ def test_the_rows_of_an_answer_come_in_order_over_all_passes():
                 for use in one.wanted.get(row, ()):
                     assert use.index == seen.get(use.span, 0)
                     seen[use.span] = use.index + 1
-        assert seen == {n: len(s.ids) - s.first for n, s in enumerate(spans) if seen.get(n)}
+        rows = {n: len(s.ids) - s.first for n, s in enumerate(spans)}
+        assert seen == {n: count for n, count in rows.items() if count}
 
 
 def test_each_span_ends_in_one_pass():
