@@ -71,10 +71,6 @@ class BatchCounters:
         self.sequences = sequences
         self.step_s.observe(seconds)
 
-    def copy(self) -> "BatchCounters":
-        """Return counts that do not change any more."""
-        return replace(self, step_s=self.step_s.copy())
-
 
 def added(one: Counts, other: Counts) -> Counts:
     """Return the sums of the fields of two objects that count."""

@@ -69,13 +69,6 @@ def test_a_batch_is_empty_while_nothing_is_computed() -> None:
     assert named["batch_sequences"].samples == {"": 0}
 
 
-def test_a_snapshot_of_the_batch_does_not_change_any_more() -> None:
-    batch = counted()
-    kept = batch.copy()
-    batch.note_step(1.0, sequences=1, rows=1, prompt_rows=0, guesses=0)
-    assert (kept.steps, kept.step_s.total) == (1, 1)
-
-
 def test_answers_are_counted_by_finish_reason_and_refusals_by_reason() -> None:
     answers = AnswerCounters()
     usage = Usage(output_tokens=11, first_token_us=250_000, decode_us=150_000)

@@ -89,7 +89,7 @@ def test_a_corrupt_checkpoint_is_counted_and_computed_instead(scene: Scene):
 def test_every_token_is_counted_by_its_source(scene: Scene):
     prompt = text(800, 1)
     saved(scene, prompt)
-    before = scene.batcher.counters.copy()
+    before = replace(scene.batcher.counters)
     scene.add([*prompt, *text(10, 2)], 3)
     scene.run()
     scene.add([*prompt, *text(20, 3)], 4, conversation=2)

@@ -2,8 +2,7 @@
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -67,11 +66,6 @@ class HubRun:
         caller = Caller(address or self.address, writer.key)
         self._callers.append(caller)
         return await caller.enter()
-
-    @asynccontextmanager
-    async def begun(self, history: History) -> AsyncIterator[Caller]:
-        """Push a history as its owner, who stays connected."""
-        yield await self.push_all(history)
 
     async def push_all(self, history: History) -> Caller:
         """Connect as the owner, push all entries, and return the owner."""
