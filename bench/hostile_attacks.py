@@ -214,16 +214,6 @@ def _ids_pieces(stage: Stage, most: int) -> Iterator[bytes]:
 # --- floods of another shape -------------------------------------------------------------------
 
 
-async def _calls(attack: Attack, stage: Stage, until: float) -> None:
-    async def one() -> None:
-        for data in attack.frames(stage, 1_000_000):
-            if time.monotonic() >= until:
-                return
-            await stage.peer.call("SyncService/Push", data)
-
-    await asyncio.gather(*(one() for _ in range(4)))
-
-
 async def _fetch(_attack: Attack, stage: Stage, until: float) -> None:
     h = next(e.header for e in stage.talk.entries if e.header.author == stage.pens[WRITER].public)
     ranges = [pb.LaneRange(author=h.author, epoch=h.epoch, track=h.track, seq_start=0)]

@@ -24,7 +24,6 @@ MAILBOX_TAG = b"antiphon/v1/invitation/mailbox"
 PROOF_TAG = b"antiphon/v1/invitation/proof"
 CODE_PREFIX = "antiphon1."
 INVITATION_SECRET_BYTES = 16
-PROOF_BYTES = 32
 ROLES_INVITED = frozenset({Role.READER, Role.WRITER, Role.HOST})
 _CHECKSUM_BYTES = 4
 _FIXED_BYTES = 3 * KEY_BYTES + 1 + 8 + INVITATION_SECRET_BYTES

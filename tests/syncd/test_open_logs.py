@@ -12,7 +12,7 @@ from syncd.policy import Policy
 from tests.support.scene import HUB_KEY
 from tests.support.writers import Writer, said
 
-ADA, EVE, BOB = Writer(1), Writer(3), Writer(2)
+ADA, BOB = Writer(1), Writer(2)
 LARGE = "x" * 60_000
 
 

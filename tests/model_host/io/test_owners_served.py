@@ -21,8 +21,6 @@ from tests.support.callers import until
 from tests.support.talk import Talk, key_of
 from tests.support.writers import Writer
 
-STRANGER = key_of(9)
-
 
 async def listed(host: HostServer, talk: Talk) -> None:
     """Wait until the hub has listed a conversation to the host."""

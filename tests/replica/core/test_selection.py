@@ -14,7 +14,7 @@ from replica.link.messages import ListingItem
 
 LISTED_MAX = FOLLOWED_MAX + 200
 """Conversations that are listed at most here; the bound of the protocol takes seconds to reach."""
-ADA, BOB, EVE = (PublicKey(bytes([n]) * 32) for n in (1, 2, 3))
+ADA, EVE = (PublicKey(bytes([n]) * 32) for n in (1, 3))
 
 
 @pytest.fixture(autouse=True)
