@@ -7,9 +7,7 @@ the panel is drawn again below it. Nothing is wider than the terminal, so it nev
 
 from dataclasses import dataclass
 
-from antiphon.cli.terminal.screen import WrappedText
-
-_CLEAR_BELOW = "\x1b[J"
+from antiphon.cli.terminal.screen import CLEAR_BELOW, WrappedText
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +66,7 @@ class Canvas:
 def _erased(panel: Panel, column: int) -> str:
     """Return the bytes that erase a panel, and go to `column` of the text above it."""
     up = panel.row + (1 if column else 0)
-    return (f"\x1b[{up}A" if up else "") + "\r" + _right(column) + _CLEAR_BELOW
+    return (f"\x1b[{up}A" if up else "") + "\r" + _right(column) + CLEAR_BELOW
 
 
 def _right(cells: int) -> str:

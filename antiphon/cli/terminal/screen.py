@@ -29,7 +29,7 @@ from replica.io import (
     TurnEvent,
 )
 
-_CLEAR_BELOW = "\x1b[J"
+CLEAR_BELOW = "\x1b[J"
 
 
 class WrappedText:
@@ -200,5 +200,5 @@ class AnswerScreen:
 
     def _erase_status(self) -> None:
         if self._status:
-            sys.stdout.write(_CLEAR_BELOW)
+            sys.stdout.write(CLEAR_BELOW)
             self._status = ""

@@ -9,9 +9,9 @@ import time
 from collections.abc import Callable, Iterable
 
 from replica.errors import AntiphonError
-from replica.io.calls import HubCalls, typed_end
+from replica.io.calls import Call, HubCalls, typed_end
 from replica.io.driver.driver import ReplicaDriver
-from replica.io.driver.link_outbox import Call, LinkOutbox
+from replica.io.driver.link_outbox import LinkOutbox
 from replica.io.process import Worker, get_logger
 from replica.io.serving import error_of, rpc
 from replica.link import Event, Fault, LinkClosed, decode_frame

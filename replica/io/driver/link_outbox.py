@@ -9,17 +9,14 @@ import asyncio
 from collections import OrderedDict
 from typing import NoReturn
 
-import grpc
-
 from replica import limits
 from replica.ids import ConversationId
+from replica.io.calls import Call
 from replica.link import Frame, Open
 from replica.refusals import SlowReader
 
 _FRAME_BYTES = 512
 """Memory of a frame beside its bytes, about."""
-
-Call = grpc.aio.StreamStreamCall[bytes, bytes]
 
 
 class LinkOutbox:
