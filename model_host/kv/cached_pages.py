@@ -5,7 +5,6 @@ unless it says so (spec/08-checkpoint §6).
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from model_host.errors import CacheBudgetExceeded, CacheBusy
 from model_host.kv.lineage import Lineage
@@ -18,20 +17,6 @@ from replica.limits import PINS_MAX
 
 CONVERSATIONS_MAX = 16384
 """Conversations with cached pages that are kept, besides pinned and running ones."""
-
-
-@dataclass(frozen=True, slots=True)
-class CachedSlab:
-    """One slab that a conversation uses, for its owner or the operator."""
-
-    index: int
-    """Number of slabs before it."""
-    tokens: int
-    shared_with: int
-    """Number of other conversations that use it. Nobody but the owner may learn it (PAGE-8)."""
-    running: int
-    """Number of sequences that hold it now."""
-    pinned_until: float | None
 
 
 class CachedPages:
@@ -66,23 +51,6 @@ class CachedPages:
         for user in list(self._users.conversations.values()):
             if not user.holders:
                 self._index.forget(user)
-
-    def pages(self, conversation: bytes) -> list[CachedSlab]:
-        """Return the slabs a conversation uses, those nearest to its beginning first."""
-        user = self._users.conversations.get(conversation)
-        if user is None:
-            return []
-        pins = {node: at for (owner, node), at in self._holds.pins.items() if owner is user}
-        return [
-            CachedSlab(
-                index=node.index,
-                tokens=node.tokens,
-                shared_with=len(node.users) - 1,
-                running=node.holds - node.pins,
-                pinned_until=pins.get(node),
-            )
-            for node in sorted(user.nodes, key=lambda node: (node.index, node.serial))
-        ]
 
     def peek(self, ids: Sequence[int], conversation: bytes, domain: bytes) -> tuple[int, int]:
         """Return how many first tokens of a context the conversation's own pages hold, and all.

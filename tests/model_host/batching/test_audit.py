@@ -5,6 +5,7 @@ import pytest
 from model_host.batching.audit import RESTORED_MAX, SAMPLE_GROUPS, Auditor, Restored
 from model_host.errors import CheckpointMissing
 from tests.model_host.batching.test_batcher import NAMESPACE, Scene, saved, text
+from tests.model_host.kv.pooled import slabs_of
 
 CONVERSATION = bytes([1]) * 32
 
@@ -43,7 +44,7 @@ def audited() -> Audited:
 def test_a_sample_of_each_restored_context_is_computed_again(audited: Audited, tokens: int):
     audited.restore(text(tokens, 1))
     steps = len(audited.engine.steps)
-    cached = audited.pool.cached.pages(CONVERSATION)
+    cached = slabs_of(audited.pool, CONVERSATION)
     audited.audit()
     groups = -(-tokens // 64)
     assert audited.drawn == [groups, groups - 1][: min(SAMPLE_GROUPS, groups)]
@@ -51,7 +52,7 @@ def test_a_sample_of_each_restored_context_is_computed_again(audited: Audited, t
     assert rows == [min(64, tokens - at) for at in (0, 64)[: len(audited.drawn)]]
     assert audited.auditor.counters.audited == len(rows)
     assert audited.auditor.counters.mismatches == 0
-    assert audited.pool.cached.pages(CONVERSATION) == cached
+    assert slabs_of(audited.pool, CONVERSATION) == cached
 
 
 def test_a_wrong_page_is_found_though_its_digest_is_right(audited: Audited):

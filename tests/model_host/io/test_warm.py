@@ -21,6 +21,7 @@ from replica.log.entry import public_key
 from replica.refusals import ArgumentInvalid, ConversationUnknown, NotAllowed
 from tests.model_host.io.replaying import replay
 from tests.model_host.io.two_profiles import KV_BYTES, TwoProfiles, two_profiles
+from tests.model_host.kv.pooled import slabs_of
 from tests.support.callers import until
 from tests.support.talk import Talk, key_of
 
@@ -118,13 +119,13 @@ async def test_a_context_is_kept_beside_others_for_its_time(
             warmed = await calls.warm(two.talk.id, said, keep_s=3_600)
             assert warmed.kept_tokens == warmed.context_tokens
             pool = two.host.thread._pool
-            (page,) = await two.host.thread.look(lambda *_: pool.cached.pages(two.talk.id))
+            (page,) = await two.host.thread.look(lambda *_: slabs_of(pool, two.talk.id))
             now = two.host.thread._batcher._clock()
             assert page.pinned_until is not None
             assert 3_500 < page.pinned_until - now <= 3_600
             monkeypatch.setattr(two.host.thread._batcher, "_clock", lambda: now + 3_601)
             await two.talk.ask("x", tokens=1)
-            pages = await two.host.thread.look(lambda *_: pool.cached.pages(two.talk.id))
+            pages = await two.host.thread.look(lambda *_: slabs_of(pool, two.talk.id))
             assert {each.pinned_until for each in pages} == {None}
             with pytest.raises(ArgumentInvalid, match="keep_s"):
                 await calls.warm(two.talk.id, said, keep_s=3_601)

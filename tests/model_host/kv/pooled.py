@@ -1,6 +1,7 @@
 """A pool over a small memory, in which contexts are answered one after the other."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -10,6 +11,38 @@ from tests.model_host.kv.paged import SLAB_BYTES, NumpyMemory, contents, extend,
 
 D, E = b"d" * 32, b"e" * 32
 A, B, C = b"a", b"b", b"c"
+
+
+@dataclass(frozen=True, slots=True)
+class CachedSlab:
+    """One slab that a conversation uses."""
+
+    index: int
+    """Number of slabs before it."""
+    tokens: int
+    shared_with: int
+    """Number of other conversations that use it."""
+    running: int
+    """Number of sequences that hold it now."""
+    pinned_until: float | None
+
+
+def slabs_of(pool: PagePool, conversation: bytes) -> list[CachedSlab]:
+    """Return the slabs that a conversation uses, those nearest to its beginning first."""
+    users, pins = pool._index.users, pool._index.holds.pins
+    user = users.conversations.get(conversation)
+    if user is None:
+        return []
+    return [
+        CachedSlab(
+            index=node.index,
+            tokens=node.tokens,
+            shared_with=len(node.users) - 1,
+            running=node.holds - node.pins,
+            pinned_until=pins.get((user, node)),
+        )
+        for node in sorted(user.nodes, key=lambda node: (node.index, node.serial))
+    ]
 
 
 class Pooled:

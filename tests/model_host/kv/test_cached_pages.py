@@ -6,9 +6,8 @@ import pytest
 
 from model_host.errors import CacheBudgetExceeded, CacheBusy
 from model_host.kv import cached_pages
-from model_host.kv.cached_pages import CachedSlab
 from tests.model_host.kv.paged import extend
-from tests.model_host.kv.pooled import A, B, C, D, E, Pooled
+from tests.model_host.kv.pooled import A, B, C, CachedSlab, D, E, Pooled, slabs_of
 
 # --- eviction -------------------------------------------------------------------------
 
@@ -44,7 +43,7 @@ def test_eviction_tells_nothing_of_other_conversations() -> None:
         if is_shared:
             given.answer([*range(600), 7], B)
         counts.append(given.pool.cached.evict(A))
-        assert given.pool.cached.pages(A) == []
+        assert slabs_of(given.pool, A) == []
         if is_shared:
             assert given.answer([*range(600), 7], B) == 601
             assert given.pool.cached.evict(B) == 601
@@ -62,7 +61,7 @@ def test_the_conversation_used_least_recently_is_forgotten_when_there_are_too_ma
     given.pool.cached.pin([0, 1, 2], b"0", 9.0)
     running = given.pool.open([1, 1, 2, 3], D, b"1")
     given.answer([3, 1, 2], b"3")
-    assert [bool(given.pool.cached.pages(b"%d" % number)) for number in range(4)] == [
+    assert [bool(slabs_of(given.pool, b"%d" % number)) for number in range(4)] == [
         True,
         True,
         False,
@@ -82,7 +81,7 @@ def test_a_pinned_prefix_stays_until_its_time() -> None:
         given.answer(range(5000 * number, 5000 * number + 1400), B)
     assert given.answer(range(1100)) == 1100
     given.pool.cached.expire_pins(99.9)
-    assert given.pool.cached.pages(A)[-1].pinned_until == 100.0
+    assert slabs_of(given.pool, A)[-1].pinned_until == 100.0
     given.pool.cached.expire_pins(100.0)
     for number in range(5):
         given.answer(range(5000 * number, 5000 * number + 3000), B)
@@ -94,7 +93,7 @@ def test_a_pin_covers_the_part_that_is_cached() -> None:
     given.answer(range(600))
     assert given.pool.cached.pin([*range(530), 9, 9], A, 5.0) == 530
     assert given.pool.cached.pin([9], A, 5.0) == given.pool.cached.pin([1], B, 5.0) == 0
-    assert [page.pinned_until for page in given.pool.cached.pages(A)] == [None, 5.0]
+    assert [page.pinned_until for page in slabs_of(given.pool, A)] == [None, 5.0]
 
 
 def test_pins_hold_half_of_the_memory_at_most() -> None:
@@ -140,23 +139,23 @@ def test_a_pinned_conversation_can_be_evicted() -> None:
     given.pool.cached.expire_pins(10.0)
 
 
-# --- listing --------------------------------------------------------------------------
+# --- uses -----------------------------------------------------------------------------
 
 
-def test_the_listing_shows_tokens_sharing_runs_and_pins() -> None:
+def test_the_slabs_of_a_conversation_know_their_other_uses_runs_and_pins() -> None:
     given = Pooled()
     given.answer(range(700))
     running = given.pool.open([*range(512), 7], D, B)
     given.pool.cached.pin(range(700), A, 8.0)
-    assert given.pool.cached.pages(A) == [
+    assert slabs_of(given.pool, A) == [
         CachedSlab(index=0, tokens=512, shared_with=1, running=1, pinned_until=None),
         CachedSlab(index=1, tokens=188, shared_with=0, running=0, pinned_until=8.0),
     ]
-    assert given.pool.cached.pages(B) == [
+    assert slabs_of(given.pool, B) == [
         CachedSlab(index=0, tokens=512, shared_with=1, running=1, pinned_until=None)
     ]
     given.pool.close(running)
-    assert given.pool.cached.pages(C) == []
+    assert slabs_of(given.pool, C) == []
 
 
 # --- looked at --------------------------------------------------------------------------

@@ -24,6 +24,7 @@ from tests.model_host.kv.paged import (
     contents,
     keys_and_values,
 )
+from tests.model_host.kv.pooled import slabs_of
 
 CONVERSATIONS = [bytes([65 + n]) * 32 for n in range(5)]
 DOMAINS = [b"x" * 32, b"y" * 32]
@@ -213,7 +214,7 @@ class Trial(Checked):
                 known = self.naive.conversations.get(conversation)
                 assert (tokens > 0) == bool(known and any(known.contexts))
             self.naive.evict(conversation)
-            assert self.pool.cached.pages(conversation) == []
+            assert slabs_of(self.pool, conversation) == []
 
     def begin_reading(self) -> None:
         conversation, ids = self._known_context()

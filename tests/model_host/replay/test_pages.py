@@ -9,6 +9,7 @@ from model_host.replay.pages import ReplayPages
 from model_host.replay.passes import Pass, Span, passes_of
 from replica.limits import LOSSES_MAX
 from tests.model_host.kv.paged import SLAB_BYTES, extend
+from tests.model_host.kv.pooled import slabs_of
 from tests.model_host.number_engine import NumberEngine, answer
 
 KEY, OTHER = b"k" * 32, b"o" * 32
@@ -56,7 +57,7 @@ def test_what_others_have_cached_is_not_used_nor_is_it_changed():
     one.pages.leave(part, None)
     one.pages.free()
     assert one.pool.used_bytes == before
-    assert one.pool.cached.pages(OTHER)
+    assert slabs_of(one.pool, OTHER)
 
 
 def test_a_pass_that_was_left_keeps_what_the_next_one_begins_with():
@@ -66,7 +67,7 @@ def test_a_pass_that_was_left_keeps_what_the_next_one_begins_with():
     for part, upcoming in zip(passes, [*passes[1:], None], strict=True):
         one.compute(part)
         one.pages.leave(part, upcoming)
-        tokens = sum(slab.tokens for slab in one.pool.cached.pages(KEY))
+        tokens = sum(slab.tokens for slab in slabs_of(one.pool, KEY))
         assert tokens == (upcoming.start if upcoming else 0)
     assert sum(rows for step in one.engine.steps for rows in step) == 1600
 
