@@ -18,6 +18,7 @@ from antiphon.cli.common import EXIT_FAILED, EXIT_USAGE, file_unusable
 from antiphon.cli.views import Output, harmless
 from antiphon.conformance import report
 from antiphon.conformance.cases import Check
+from antiphon.conformance.io import CommandUnusable, VectorsMissing
 from antiphon.conformance.questions import Case
 from replica.errors import AntiphonError
 
@@ -41,9 +42,6 @@ def suite(body: Callable[P, None]) -> Callable[P, None]:
 
     @functools.wraps(body)
     def run(*args: P.args, **options: P.kwargs) -> None:
-        # No other command needs it.
-        from antiphon.conformance.io import CommandUnusable, VectorsMissing
-
         try:
             body(*args, **options)
         except (CommandUnusable, VectorsMissing) as error:
