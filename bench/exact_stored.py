@@ -2,7 +2,7 @@
 
 import random
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -116,7 +116,7 @@ STORED_WAYS: dict[str, Callable[[Stored], Compared]] = {
 
 
 def measure_stored(
-    reference: Reference, load_engine: Callable[[], TorchEngine], ways: Sequence[str] = ()
+    reference: Reference, load_engine: Callable[[], TorchEngine]
 ) -> Iterator[tuple[str, Compared]]:
     """Yield the differences of each way."""
     engine, tokens = reference.memory.engine, len(reference.ids) * 2 // 3
@@ -129,5 +129,5 @@ def measure_stored(
             host.save(job)
             archive = archives.sealed(host, CONVERSATION)
         stored = Stored(reference, folder, tokens, archive, load_engine)
-        for way in ways or STORED_WAYS:
-            yield way, STORED_WAYS[way](stored)
+        for way, measure in STORED_WAYS.items():
+            yield way, measure(stored)

@@ -40,9 +40,9 @@ def integer(value: int) -> bytes:
     return b"\x7d" + first + (number(rest) if rest else b"")
 
 
-def client_of(author: int, epoch: int = 7) -> int:
-    """Return the client id of a lane of the document track."""
-    lane = bytes([author]) * 32 + epoch.to_bytes(8, "little") + b"\x02"
+def client_of(author: int) -> int:
+    """Return the client id of a lane of the document track, in epoch 7."""
+    lane = bytes([author]) * 32 + (7).to_bytes(8, "little") + b"\x02"
     return client(sha256(pae("antiphon/v1/document-client", lane)))
 
 

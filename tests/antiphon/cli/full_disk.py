@@ -1,10 +1,10 @@
 """Run `antiphon` for a replica whose folder is on a full disk.
 
-    unshare --mount --map-root-user python -m tests.antiphon.cli.full_disk FOLDER ROOM_BYTES
+    unshare --mount --map-root-user python -m tests.antiphon.cli.full_disk FOLDER
 
-Mounts a small disk at FOLDER, copies what the folder held into it, and fills it, but for
-ROOM_BYTES. Reads a list of commands as JSON, each a list of arguments, and prints a list of
-their exit codes, outputs and errors. The mount is of this process alone, and ends with it.
+Mounts a small disk at FOLDER, copies what the folder held into it, and fills it. Reads
+a list of commands as JSON, each a list of arguments, and prints a list of their exit codes,
+outputs and errors. The mount is of this process alone, and ends with it.
 """
 
 import errno
@@ -22,17 +22,17 @@ PAGE_BYTES = 4096
 
 def main() -> None:
     """Mount, fill, and run the commands."""
-    folder, room_bytes = Path(sys.argv[1]), int(sys.argv[2])
+    folder = Path(sys.argv[1])
     with tempfile.TemporaryDirectory() as copy:
         shutil.copytree(folder, copy, dirs_exist_ok=True)
         mount = ["mount", "-t", "tmpfs", "-o", f"size={DISK_BYTES},mode=700", "tmpfs", folder]
         subprocess.run(mount, check=True)
         shutil.copytree(copy, folder, dirs_exist_ok=True)
-    fill(folder / "filler", room_bytes)
+    fill(folder / "filler")
     run(json.load(sys.stdin))
 
 
-def fill(file: Path, room_bytes: int) -> None:
+def fill(file: Path, room_bytes: int = 0) -> None:
     """Write until the disk is full, then make room again."""
     with file.open("wb", buffering=0) as filler:
         try:

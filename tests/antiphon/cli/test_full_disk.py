@@ -16,13 +16,13 @@ from tests.antiphon.cli.processes import ROOT, environment
 APART = ["unshare", "--mount", "--map-root-user"]
 
 
-def on_a_full_disk(replica: Path, commands: list[list[str]], *, room_bytes: int = 0) -> list[Any]:
+def on_a_full_disk(replica: Path, commands: list[list[str]]) -> list[Any]:
     """Run commands for the replica in a folder; return their exit codes, outputs and errors."""
     if subprocess.run([*APART, "mount", "-t", "tmpfs", "x", "/mnt"], check=False).returncode:
         pytest.skip("this user may mount nothing")
     argv = [*APART, sys.executable, "-m", "tests.antiphon.cli.full_disk", str(replica)]
     process = subprocess.run(
-        [*argv, str(room_bytes)], cwd=ROOT, input=json.dumps(commands),
+        argv, cwd=ROOT, input=json.dumps(commands),
         env={**environment(replica.parent), "ANTIPHON_HUB": "127.0.0.1:1"},
         capture_output=True, text=True, timeout=60, check=False,
     )  # fmt: skip

@@ -13,8 +13,8 @@ CONVERSATION = bytes([1]) * 32
 class Audited(Scene):
     """A batcher whose restored contexts are audited; the samples are the first groups."""
 
-    def __init__(self, slabs: int = 40) -> None:
-        super().__init__(slabs)
+    def __init__(self) -> None:
+        super().__init__()
         self.drawn: list[int] = []
         self.auditor = Auditor(self.engine, self.pool, self.pages, self.choose)
 

@@ -48,10 +48,10 @@ def slabs_of(pool: PagePool, conversation: bytes) -> list[CachedSlab]:
 class Pooled:
     """A pool with room for `slabs` slabs of tokens."""
 
-    def __init__(self, slabs: float = 40, tail_slots: int = 4) -> None:
+    def __init__(self, slabs: float = 40) -> None:
         self.memory = NumpyMemory(100)
         budget = int((slabs + 1) * SLAB_BYTES)
-        self.pool = PagePool(self.memory, tail_slots=tail_slots, budget_bytes=budget)
+        self.pool = PagePool(self.memory, tail_slots=4, budget_bytes=budget)
 
     def begin(self, ids: Sequence[int], key: bytes = A, domain: bytes = D) -> KVSequence:
         """Open a context, and compute all of it but the last token."""

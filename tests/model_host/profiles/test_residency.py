@@ -12,8 +12,8 @@ A, B, C, HUGE = (Digest(name * 32) for name in (b"a", b"b", b"c", b"h"))
 NEED = {A: 10, B: 10, C: 15, HUGE: 31}
 
 
-def residency(*loaded: Digest, budget: int = 30) -> Residency:
-    made = Residency(NEED, budget)
+def residency(*loaded: Digest) -> Residency:
+    made = Residency(NEED, 30)
     for profile in loaded:
         made.add(profile)
     return made

@@ -85,7 +85,7 @@ class Answered(Scene):
 
 
 class Replaying:
-    """One replay over a pool of `slabs` slabs, driven as the engine's thread drives it."""
+    """One replay over a pool of 30 slabs, driven as the engine's thread drives it."""
 
     def __init__(
         self,
@@ -93,15 +93,13 @@ class Replaying:
         mode: ReplayMode = ReplayMode.VERIFY,
         here: Conditions = HERE,
         *,
-        slabs: int = 30,
         rows: int = 512,
-        first: EntryId | None = None,
     ) -> None:
-        self.collected = collect(scene.held, first)
+        self.collected = collect(scene.held)
         cases = render_cases(self.collected, RENDERER, here.profile)
         self.replay = Replay(mode, cases, here, partial(make_run, scene.held.id))
         self.engine = NumberEngine()
-        budget = int((slabs + 1) * SLAB_BYTES)
+        budget = 31 * SLAB_BYTES
         self.pool = PagePool(self.engine.memory, tail_slots=2, budget_bytes=budget)
         self.pages = ReplayPages(self.engine, self.pool, KEY)
         self.rows = rows

@@ -15,9 +15,9 @@ ONE, TWO, AFAR = "ipv4:127.0.0.1:1", "ipv4:127.0.0.1:2", "ipv4:192.0.2.1:3"
 class Slow(Turns):
     """Turns that come when the test says so."""
 
-    def __init__(self, at_once: int = 0) -> None:
+    def __init__(self) -> None:
         super().__init__()
-        self._bucket = Bucket(1e-6, at_once)
+        self._bucket = Bucket(1e-6, 0)
 
     def due(self, turns: int) -> None:
         """Let so many turns be due, and give them."""
