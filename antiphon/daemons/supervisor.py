@@ -20,7 +20,7 @@ from typing import BinaryIO
 
 from antiphon.daemons.errors import DaemonFailed, HostKeyElsewhere, HostNotInstalled
 from antiphon.daemons.services_lock import services_lock, until_stores_are_free
-from replica.ids import PublicKey
+from replica.ids import PublicKey, short
 from replica.io import keys, make_folder, missing_host_packages, python
 from replica.log import public_key
 
@@ -173,6 +173,8 @@ class Supervisor:
     hub: Daemon = field(init=False)
     host: Daemon = field(init=False)
     _host_key: PublicKey | None = field(init=False, default=None)
+    _hub_key_of_host: PublicKey | None = field(init=False, default=None)
+    """The key of the hub with which the host was last started."""
     _held: ExitStack = field(init=False, default_factory=ExitStack)
     _keepers: list[asyncio.Task[None]] = field(init=False, default_factory=list)
 
@@ -195,6 +197,7 @@ class Supervisor:
 
     def _host_argv(self) -> list[str]:
         hub = self.hub.ready  # another key than before is no stranger's: it is that of our own hub
+        self._hub_key_of_host = hub.key
         argv = python(
             "-m", self.host_module, "serve", "--hub", hub.address,
             "--hub-key", hub.key.hex(), "--data-dir", str(self.data_dir / "host"),
@@ -282,6 +285,17 @@ class Supervisor:
                 self.report(f"the {daemon.name} can't be started: {error}")
             else:
                 self.report(f"the {daemon.name} is back at {ready.address}, pid {daemon.pid}")
+                await self._bring_host_to(ready)
+
+    async def _bring_host_to(self, ready: Ready) -> None:
+        """End a host that knows the hub by an earlier key; its keeper starts it with this one."""
+        if ready is not self.hub.ready or ready.key == self._hub_key_of_host:
+            return
+        self.report(
+            f"the hub has another key, {short(ready.key)}; clients of the earlier one run"
+            " `antiphon hub trust`; the host is started again with it"
+        )
+        await self.host.stop()
 
 
 def _exit_words(code: int) -> str:

@@ -293,6 +293,30 @@ async def test_a_crashing_daemon_is_started_again_by_itself(tmp_path: Path) -> N
 
 
 @pytest.mark.usefixtures("forked_daemons")
+async def test_a_hub_that_comes_back_with_another_key_is_told_and_has_its_host_again(
+    tmp_path: Path,
+) -> None:
+    reported: asyncio.Queue[str] = asyncio.Queue()
+    supervisor = Supervisor(tmp_path, host_module=HOST_MODULE, report=reported.put_nowait)
+    async with supervisor:
+        supervisor.keep_alive()
+        before, host = supervisor.hub.ready.key, supervisor.host.ready.key
+        (tmp_path / "hub" / "identity.key").unlink()
+        assert supervisor.hub.pid is not None
+        os.kill(supervisor.hub.pid, signal.SIGKILL)
+        async with asyncio.timeout(60):
+            while "the hub has another key" not in (said := await reported.get()):
+                pass
+            key = supervisor.hub.ready.key
+            assert before != key
+            assert key.hex()[:12] in said
+            assert "antiphon hub trust" in said
+            while "the host is back" not in await reported.get():  # it is ready once linked
+                pass
+        assert supervisor.host.ready.key == host
+
+
+@pytest.mark.usefixtures("forked_daemons")
 async def test_a_daemon_whose_log_has_no_place_for_now_is_started_again(tmp_path: Path) -> None:
     reported: asyncio.Queue[str] = asyncio.Queue()
     supervisor = Supervisor(tmp_path, host_module=HOST_MODULE, report=reported.put_nowait)
