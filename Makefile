@@ -4,6 +4,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 CACHE := $(or $(ANTIPHON_CACHE_DIR),$(HOME)/.cache/antiphon)
 STUBS := antiphon/v1
+# For Linux, PyPI has the build with CUDA, which pulls gigabytes; this index has that for CPUs.
+TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
 # Tests start hundreds of processes, each of which would compile every module again.
 unexport PYTHONDONTWRITEBYTECODE
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
@@ -15,7 +17,7 @@ venv: $(VENV)/.host
 $(VENV)/.host: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	@echo "installing torch and the rest (a few minutes the first time)"
-	$(PIP) -c constraints.txt torch==2.13.0
+	$(PIP) --no-deps --extra-index-url $(TORCH_INDEX) torch==2.13.0
 	$(PIP) -c constraints.txt -e '.[host]'
 	@touch $@
 

@@ -88,6 +88,21 @@ def test_the_services_set_variables_that_are_read() -> None:
     assert set(named) <= read
 
 
+# --- installation ---------------------------------------------------------------------------
+
+
+def test_every_page_installs_the_torch_of_the_index_for_cpus() -> None:
+    """What PyPI has for Linux brings CUDA, several gigabytes."""
+    made = (ROOT / "Makefile").read_text()
+    (index,) = re.findall(r"^TORCH_INDEX \?= (\S+)$", made, re.MULTILINE)
+    options = "--no-deps --extra-index-url "
+    assert f"{options}$(TORCH_INDEX) torch==" in made
+    pages = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
+    lines = [line for page in pages for line in page.read_text().splitlines() if "torch==" in line]
+    assert len(lines) > 2
+    assert [line for line in lines if f"{options}{index} torch==" not in line] == []
+
+
 # --- logs -----------------------------------------------------------------------------------
 
 
