@@ -2,6 +2,7 @@
 
 import ast
 import re
+import shlex
 from pathlib import Path
 
 import pytest
@@ -76,6 +77,16 @@ def test_the_table_of_errors_has_reasons_that_can_be_raised_and_commands_that_ex
 
 RUNNING = (ROOT / "docs" / "running.md").read_text()
 SETTINGS = (HubConfig, HostConfig, Settings)
+UNIT = re.compile(r"^```ini\n# \S+/antiphon-(\w+)\.service\n(.*?)^```", re.DOTALL | re.MULTILINE)
+UNITS = {
+    name: dict(
+        word.split("=", 1)
+        for line in re.findall(r"^Environment=(.+)$", unit, re.MULTILINE)
+        for word in shlex.split(line)
+    )
+    for name, unit in UNIT.findall(RUNNING)
+}
+"""The variables of each service, read as systemd reads quotes."""
 
 
 def test_the_services_set_variables_that_are_read() -> None:
@@ -83,9 +94,19 @@ def test_the_services_set_variables_that_are_read() -> None:
     for settings in SETTINGS:
         prefix = settings.model_config["env_prefix"]
         read |= {f"{prefix}{name}".upper() for name in settings.model_fields}
-    named = re.findall(r"^Environment=(\w+)=", RUNNING, re.MULTILINE)
+    named = [name for unit in UNITS.values() for name in unit]
     assert len(named) > 4
     assert set(named) <= read
+
+
+def test_the_hub_service_vouches_for_the_host_whose_key_is_filled_in(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Without it, clients of the two services get NO_HOST."""
+    monkeypatch.chdir(tmp_path)
+    for name, value in UNITS["hub"].items():
+        monkeypatch.setenv(name, value.replace("KEY", "ab" * 32))
+    assert HubConfig().host_keys == ["ab" * 32]
 
 
 # --- installation ---------------------------------------------------------------------------
