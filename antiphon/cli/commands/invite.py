@@ -115,7 +115,9 @@ def _show_code(session: Session, issued: Issued) -> None:
         )
     )
     if invitation.role is Role.HOST:
-        session.out.note("its operator starts the host with --invitation CODE")
+        session.out.note(
+            f"its operator starts the host with --hub {invitation.hub_address} --invitation CODE"
+        )
     if is_loopback(invitation.hub_address):
         session.out.note(
             f"{invitation.hub_address} is this machine alone. For another one give --at HOST:PORT,"

@@ -350,9 +350,9 @@ def test_an_invitation_that_is_not_open_is_refused_with_the_next_step(me: Termin
 
 def test_a_host_is_invited_by_a_code_that_no_person_can_use(me: Terminal, bob: Terminal) -> None:
     me.ok("new")
-    result = me.run("invite", "a host", "--role", "host")
+    result = me.run("invite", "a host", "--role", "host", "--at", "192.0.2.7:7412")
     code = result.stdout.strip()
-    assert "--invitation CODE" in result.stderr
+    assert "--hub 192.0.2.7:7412 --invitation CODE" in " ".join(result.stderr.split())
     assert bob.refused("join", code) == "ARGUMENT_INVALID"
     assert me.refused("invite", "bob", "--role", "owner") == "ARGUMENT_INVALID"
     me.ok("invitations", "--revoke", "a host")
