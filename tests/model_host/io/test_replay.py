@@ -85,7 +85,10 @@ async def test_a_replay_from_an_entry_checks_only_what_follows_it(served: Served
         said = await talk.say("Name another.")
         second = await talk.request(tokens=6)
         await talk.answer(second)
-        got = await replay(talk, host, from_entry=said.id)
+        with capture_logs() as logged:
+            got = await replay(talk, host, from_entry=said.id)
+        (line,) = [line for line in logged if line["event"] == "replayed"]
+        assert (line["mode"], line["answers"], line["outcome"]) == ("VERIFY", 1, "ACCEPTED")
         assert [*got.findings] == [talk.held.order.generation_of(second)]
         assert got.receipt.from_entry == said.id
         answer = talk.held.order.generation_of(first)
