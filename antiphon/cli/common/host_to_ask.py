@@ -77,6 +77,8 @@ def linked_host(replica: Replica, held: Conversation, wanted: PublicKey | None) 
 
 def _why_none(hosts: Collection[LinkedHost], among: Collection[PublicKey] | None) -> str:
     if among is None:
+        if not hosts:
+            return "no model host is linked to the hub"
         linked = counted(len(hosts), "model host is", "model hosts are")
         return f"{linked} linked to the hub, and none answers questions"
     names = ", ".join(sorted(map(short, among)))

@@ -189,5 +189,7 @@ def test_without_a_host_to_ask_the_next_step_has_an_option_of_the_command(
     given = {"ID": begun, "FILE": str(archive)}
     refused = me.run(*command.split(), *map(given.__getitem__, arguments))
     assert "NO_HOST" in refused.stderr, refused.output
+    if command == "top":
+        assert "no model host is linked to the hub" in refused.stderr
     (option,) = re.findall(r"`(--host[a-z-]*)", refused.stderr)
     assert re.search(rf"{option}\b(?!-)", me.ok(*command.split(), "--help"))
