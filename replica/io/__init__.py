@@ -8,6 +8,7 @@ from replica.io.blobs import BlobQuota, Blobs, BlobState, BlobWriter, ExpiringBl
 from replica.io.calls import (
     ArchiveTooLarge,
     BlobCalls,
+    CallEnd,
     ContextPages,
     HostCalls,
     HostSample,
@@ -184,6 +185,7 @@ __all__ = [
     "BlobState",
     "BlobWriter",
     "Blobs",
+    "CallEnd",
     "CertificateFile",
     "ConfigInvalid",
     "ContextPages",

@@ -22,7 +22,7 @@ from antiphon.v1 import sync_pb2 as pb
 from antiphon.v1.blob_pb2_grpc import BlobServiceStub
 from antiphon.v1.sync_pb2_grpc import SyncServiceStub
 from replica.ids import PublicKey
-from replica.io import now_ms
+from replica.io import CallEnd, now_ms
 from replica.link import (
     NO_CERTIFICATE,
     NONCE_BYTES,
@@ -139,6 +139,7 @@ class RawLink:
     def __init__(self, call: Any) -> None:
         """Use a call of the method Link whose messages are bytes."""
         self.call = call
+        self._end = CallEnd(call)
         self.reason = ""
         """The reason of the Close that ends the link, once it was read."""
 
@@ -158,8 +159,14 @@ class RawLink:
     async def read_bytes(self, patience_s: float | None = PATIENCE_S) -> bytes | None:
         """Return the next frame; None at the end of the stream. Raises AioRpcError."""
         async with asyncio.timeout(patience_s):
-            data = await noted("Link", self.call.read())
+            data = await noted("Link", self._read())
         return None if data is END else bytes(data)
+
+    async def _read(self) -> Any:
+        try:
+            return await self.call.read()
+        except grpc.aio.AioRpcError as error:
+            raise await self._end.of_peer(error) from None
 
     async def read(self, patience_s: float = PATIENCE_S) -> Message | None:
         """Return the next message; None at the end of the stream."""

@@ -1,7 +1,7 @@
 """Calls of hubs and model hosts, their channels, and links for one question."""
 
 from replica.io.calls.blob_calls import BlobCalls
-from replica.io.calls.call_end import typed_end
+from replica.io.calls.call_end import CallEnd, typed_end
 from replica.io.calls.host_calls import ArchiveTooLarge, HostCalls, HostUnreachable
 from replica.io.calls.host_views import ContextPages, HostSample, PagedEntry, RunningRequest
 from replica.io.calls.hub_calls import HubCalls, pin, pinned_key
@@ -19,6 +19,7 @@ __all__ = [
     "ArchiveTooLarge",
     "BlobCalls",
     "Call",
+    "CallEnd",
     "ContextPages",
     "HostCalls",
     "HostSample",

@@ -6,7 +6,7 @@ INTERNAL, without details. The status is noted here as it comes.
 
 import asyncio
 from collections.abc import AsyncIterator, Coroutine
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import grpc
@@ -29,7 +29,7 @@ async def typed_end(call: Any, wanted: str = "all was written") -> AsyncIterator
 
     Raises HubUnreachable where it ends the call before `wanted` without one.
     """
-    end = _End(call)
+    end = CallEnd(call)
     try:
         yield
     except _ENDED as error:
@@ -38,10 +38,11 @@ async def typed_end(call: Any, wanted: str = "all was written") -> AsyncIterator
         raise await end.error(wanted) from error
 
 
-class _End:
-    """The status of one call."""
+class CallEnd:
+    """The status of one call, as the peer gave it."""
 
     def __init__(self, call: Any) -> None:
+        """Note the status of a call that has just begun."""
         self._status: grpc.aio.AioRpcError | None = None
         self._is_noted = asyncio.Event()
         call.add_done_callback(self._note)
@@ -56,15 +57,25 @@ class _End:
         self._is_noted.set()
 
     async def error(self, wanted: str) -> AntiphonError:
-        try:
+        """Return the typed error that ended the call before `wanted`."""
+        found = await self._found()
+        if found is None:
+            return HubUnreachable(f"the call broke off before {wanted}")
+        if found.code() is grpc.StatusCode.OK:
+            return HubUnreachable(f"the call ended before {wanted}")
+        return status.from_rpc_error(found)
+
+    async def of_peer(self, raised: grpc.aio.AioRpcError) -> grpc.aio.AioRpcError:
+        """Return the peer's status in place of one that a read or a write raised."""
+        is_replaced = raised.code() is grpc.StatusCode.INTERNAL and raised.details() == _REPLACED
+        return (await self._found() or raised) if is_replaced else raised
+
+    async def _found(self) -> grpc.aio.AioRpcError | None:
+        """Return the status once it is there; None if none comes."""
+        with suppress(TimeoutError):
             async with asyncio.timeout(STATUS_WAIT_S):
                 await self._is_noted.wait()
-        except TimeoutError:
-            return HubUnreachable(f"the call broke off before {wanted}")
-        assert self._status is not None, "it was noted"
-        if self._status.code() is grpc.StatusCode.OK:
-            return HubUnreachable(f"the call ended before {wanted}")
-        return status.from_rpc_error(self._status)
+        return self._status
 
 
 def _now(answer: Coroutine[Any, Any, Any]) -> Any:

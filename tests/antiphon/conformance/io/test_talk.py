@@ -14,6 +14,7 @@ from replica.conversation import Draft, Progress
 from replica.ids import Digest, EntryId
 from replica.log.entry import public_key
 
+NO_CALL: Any = SimpleNamespace(add_done_callback=lambda _noted: None)
 ASKED, OTHER = EntryId(b"a" * 32), EntryId(b"o" * 32)
 
 
@@ -21,7 +22,7 @@ class Scripted(KeptLink):
     """A link on which a frame comes during each wait, and nothing behind the last one."""
 
     def __init__(self) -> None:
-        super().__init__(call=None)
+        super().__init__(call=NO_CALL)
         self.frames: list[EntryId] = []
         self.waits: list[tuple[str, float]] = []
 
@@ -70,4 +71,4 @@ async def test_the_wait_for_an_answer_whose_drafts_never_end_is_bounded(
 
 async def test_what_did_not_come_is_said_in_words() -> None:
     with pytest.raises(Overdue, match=r"^an answer did not come within 0 s$"):
-        await KeptLink(call=None).until(lambda: False, "an answer", 0.001)
+        await KeptLink(call=NO_CALL).until(lambda: False, "an answer", 0.001)

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import grpc
@@ -10,7 +10,7 @@ import pytest
 
 from replica.errors import AntiphonError
 from replica.io import status
-from replica.io.calls.call_end import typed_end
+from replica.io.calls.call_end import CallEnd, typed_end
 from replica.refusals import HubUnreachable, QuotaExceeded
 
 PART = bytes(200_000)
@@ -97,3 +97,20 @@ async def test_other_errors_of_the_block_are_not_the_peer_s() -> None:
             async with typed_end(call):
                 asyncio.get_running_loop().create_future().result()
         call.cancel()
+
+
+async def test_a_read_gets_the_status_of_the_peer_too() -> None:
+    """A write that came late replaced it, and a read raised that of gRPC (the kit's raw link)."""
+    seen = set()
+    async with peer(QuotaExceeded("no place")) as channel:
+        for _ in range(TIMES):
+            call: Any = channel.stream_stream("/test/Both")()
+            end = CallEnd(call)
+            with suppress(grpc.aio.AioRpcError, grpc.aio.InternalError, asyncio.InvalidStateError):
+                async for part in _parts():
+                    await call.write(part)
+            try:
+                await call.read()
+            except grpc.aio.AioRpcError as error:
+                seen.add((await end.of_peer(error)).details())
+    assert seen == {"no place"}
