@@ -17,7 +17,9 @@ venv: $(VENV)/.host
 $(VENV)/.host: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	@echo "installing torch and the rest (a few minutes the first time)"
-	$(PIP) --no-deps --extra-index-url $(TORCH_INDEX) torch==2.13.0
+	@# A build for CPUs that pip finds by itself needs no other index.
+	@$(PIP) --no-deps 'torch==2.13.0+cpu' 2>$(VENV)/torch.log || \
+	  $(PIP) --no-deps --extra-index-url $(TORCH_INDEX) torch==2.13.0
 	$(PIP) -c constraints.txt -e '.[host]'
 	@touch $@
 
