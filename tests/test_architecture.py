@@ -1,4 +1,4 @@
-"""ARCHITECTURE.md against the code: what it names is where it says."""
+"""ARCHITECTURE.md and DECISIONS.md against the code and themselves: names are where they say."""
 
 import ast
 import re
@@ -58,3 +58,9 @@ def test_every_folder_of_a_package_has_a_row(package: str) -> None:
     levels = ("*/__init__.py", "cli/*/__init__.py", "io/*/__init__.py")
     found = {path.parent.name for level in levels for path in (ROOT / package).glob(level)}
     assert found <= listed
+
+
+def test_the_decisions_name_their_groups() -> None:
+    text = (ROOT / "DECISIONS.md").read_text()
+    named = re.findall(r"\[([^]]+)\]\(#", text.partition("\n## ")[0])
+    assert named == re.findall(r"(?m)^## (.*)$", text) != []
