@@ -29,8 +29,12 @@ class HubSide(Exchange):
     side = Side.HUB
     _encoded: tuple[Position, ...] = ()
     """The heads that were encoded for the answer to the Open that comes next."""
-    _unjudged: tuple[EntryId, ...] = ()
-    """Admitted entries of a message that are uncovered, unless the rest of it covers them."""
+    _unjudged: tuple[Conversation | None, tuple[EntryId, ...]] = None, ()
+    """Admitted entries of a message that are uncovered, unless the rest of it covers them.
+
+    Those of a log that was dropped meanwhile, as with a commit that the disk refused, are not
+    judged by another one.
+    """
 
     @property
     def is_walking(self) -> bool:
@@ -150,19 +154,21 @@ class HubSide(Exchange):
         """Admit entries, and ack the covered ones (LINK-13)."""
         known = self.intake.receive(message, peer, out)
         held = self.shelf.get(message.conversation)
-        waiting, self._unjudged = self._unjudged, ()
+        (judged_in, waiting), self._unjudged = self._unjudged, (None, ())
         if held is None:
             return
+        if judged_in is not held:
+            waiting = ()
         # The peer can't tell what it did not send, nor what that follows in its lane.
         freed = self.intake.freed_by(message, known)
         sent = [i for i in known if i not in freed]
         if not message.more:
             sent = [*waiting, *sent]
         elif not message.entries:
-            sent, self._unjudged = list(waiting[:JUDGED_ENTRIES]), waiting[JUDGED_ENTRIES:]
+            sent, self._unjudged = list(waiting[:JUDGED_ENTRIES]), (held, waiting[JUDGED_ENTRIES:])
         else:  # ORD-16: what is uncovered is judged once the whole message is admitted
             covered = held.log.covered()
-            self._unjudged = (*waiting, *(i for i in sent if i not in covered))
+            self._unjudged = held, (*waiting, *(i for i in sent if i not in covered))
             sent = [i for i in sent if i in covered]
         # ORD-13: nobody need keep the others, so they are not acked.
         self._ack(held, self.intake.covered(held, sent, out), out)

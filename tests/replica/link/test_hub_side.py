@@ -147,6 +147,24 @@ def test_a_message_is_judged_once_all_of_its_parts_are_admitted(scene: Scene) ->
     assert refused == [entry.id for entry in cut_off[1:]]
 
 
+def test_what_waits_for_the_rest_of_a_message_is_judged_by_its_own_log_alone(scene: Scene) -> None:
+    """The rest of a message may never come, as where its conversation is deleted."""
+    grant = Writer(1, epoch=3).write(
+        scene.id, Member(Grant(EVE, Role.READER)), parents=[scene.genesis]
+    )
+    scene.receive(Entries(scene.id, (grant,)))
+    word = Writer(9).write(scene.id, said("x"), parents=[scene.genesis])
+    begun = Entries(scene.id, (word,), more=True)
+    assert scene.receive(begun) == []
+    bob = Writer(2)
+    other = bob.genesis()
+    answer = scene.receive(Entries(other.conversation, (other,)), bob.public)
+    assert answer == [Ack(other.conversation, (other.id,))]
+    scene.receive(begun)
+    scene.shelf.add(Conversation.restore(scene.id, [*scene.line, grant]))  # the disk refused it
+    assert scene.receive(Entries(scene.id, ())) == []
+
+
 def test_a_known_entry_is_acked_and_not_persisted_again(scene: Scene) -> None:
     new = scene.ada.write(scene.id, said("new"), parents=scene.line[-1:])
     assert scene.receive(Entries(scene.id, (scene.line[-1], new))) == [Ack(scene.id, (new.id,))]
