@@ -75,6 +75,9 @@ async def test_credit_for_an_earlier_frame_is_no_answer_to_a_pong() -> None:
         async with Clients(adapter).session("grants credit with each frame") as s:
             await s.joined()
             await s.barrier()
+            frames = s.hub.links[-1].sent
+            await s.barrier()
+            assert s.hub.links[-1].sent == frames, "each barrier would double what the next sends"
             s.hub.send(Entries(s.entries.conversation, tuple(s.all())))
             with (
                 mock.patch.object(s.hub, "send"),  # the Pongs are lost

@@ -44,7 +44,7 @@ class Live:
     queue: "asyncio.Queue[bytes | AntiphonError | None]"
     frames: list[Seen] = field(default_factory=list)
     sent: int = 0
-    """How many frames the hub has sent."""
+    """How many frames the hub has sent, those of barriers apart."""
     malformed: str = ""
     has_ended: bool = False
 

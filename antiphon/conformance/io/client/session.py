@@ -144,8 +144,11 @@ class Session:
         It may grant credit with each frame besides, so one Pong more is sent than it had frames.
         They state the limit of the bytes that the client may send.
         """
-        seen, pongs = len(self.sent(Credit)), self.hub.links[-1].sent + 1
+        live, seen = self.hub.links[-1], len(self.sent(Credit))
+        frames = live.sent  # no more grants than these are ever still to come
+        pongs = frames + 1
         self.hub.send(*[Pong(0, 0, limit_bytes)] * pongs)
+        live.sent = frames
         await self.sees(lambda: len(self.sent(Credit)) >= seen + pongs, "Credit after a Pong")
 
     async def linked(self, count: int) -> None:
