@@ -39,6 +39,8 @@ LINKS_PER_KEY_MAX = 64
 CONVERSATIONS_IN_MEMORY_MAX = 1_000
 MEMBERSHIP_RESERVE = 1_024
 """Membership entries owners may add to a full conversation, so that a revocation fits."""
+ANSWERS_RESERVE = 256
+"""Entries of a full conversation that end the requests open in it: seals, answers and CANCELs."""
 LANES_PER_KEY_MAX = 1_024
 OWN_HEADS_MAX = 1_024
 """Heads that a Hint names; owners may have more lanes, since changes of members have no bound."""
@@ -174,6 +176,8 @@ RESERVE_SHARE = 8
 """The last part of the disk, 1 in so many, is for creators below their share alone."""
 DISK_RESERVE_BYTES = 1024 * 1024
 """Disk beyond the bounds of a creator that MEMBER and CANCEL entries alone may take."""
+ANSWERS_RESERVE_BYTES = 16 * 1024 * 1024
+"""Bytes beyond the bounds of a conversation, or of a creator, that seals and answers may take."""
 UPLOAD_LIFETIME_S = 24 * 3600
 """Age of an upload that nobody goes on with, after which it is deleted."""
 BLOB_FILES_MAX = 4_096

@@ -53,6 +53,11 @@ MEANINGS = {
         " genesis and for first resignations, and so many again for the creator",
         "QUOTA_EXCEEDED",
     ),
+    "ANSWERS_RESERVE": (
+        "quota",
+        "SEAL and GENERATION entries of hosts beyond a full conversation, and half as many CANCELs",
+        "QUOTA_EXCEEDED",
+    ),
     "LANES_PER_KEY_MAX": ("quota", "lanes of a key in a conversation", "QUOTA_EXCEEDED"),
     "OWN_HEADS_MAX": ("quota", "own heads that a Hint names", ""),
     "READER_ENTRIES_MAX": (
@@ -273,6 +278,12 @@ MEANINGS = {
         "quota",
         "bytes on disk beyond the bounds of a creator for MEMBER and CANCEL entries alone: of"
         " owners, or of 1 KiB at most; half of it if a CANCEL is among them (LIM-15)",
+        "QUOTA_EXCEEDED",
+    ),
+    "ANSWERS_RESERVE_BYTES": (
+        "quota",
+        "bytes beyond a full conversation, and beyond the bounds of a creator on disk, for SEAL"
+        " and GENERATION entries of hosts alone",
         "QUOTA_EXCEEDED",
     ),
     "UPLOAD_LIFETIME_S": ("quota", "seconds after which an upload left alone is deleted", ""),

@@ -4,6 +4,8 @@ Pure, and private to intake.py. They refuse before admission and decide none: wh
 hub holds already stays. Each bounds the work that one key can leave to everybody else.
 """
 
+from math import inf
+
 from replica import limits
 from replica.conversation import Conversation
 from replica.ids import PublicKey, Track
@@ -30,13 +32,8 @@ def check_quotas(held: Conversation, entry: Entry, entries_max: int | None) -> N
     roles = membership.roles.get(header.author, frozenset())
     # Changes inside the cuts of an owner that was removed have effect, so a hub must hold them.
     is_owners_change = header.track == Track.MEMBERSHIP and membership.has_owner_role(header.author)
-    reserve = _reserve_of(membership, header.author) if is_owners_change else 0
-    if not reserve and len(log) >= entries_max and _is_first_resignation(held, entry):
-        reserve = 2 * limits.MEMBERSHIP_RESERVE  # some are left where juniors used up theirs
-    if len(log) >= entries_max + reserve:
-        raise QuotaExceeded("the conversation is full")
-    if log.size_bytes > limits.CONVERSATION_BYTES_MAX and not is_owners_change:
-        raise QuotaExceeded("the conversation is full: its entries have too many bytes")
+    if len(log) >= entries_max or log.size_bytes > limits.CONVERSATION_BYTES_MAX:
+        _check_reserve(held, entry, entries_max, is_owners_change=is_owners_change)
     if roles == {Role.READER}:
         _check_readers_entries(held, entry)
     if header.seq == 0 and not is_owners_change:
@@ -45,6 +42,29 @@ def check_quotas(held: Conversation, entry: Entry, entries_max: int | None) -> N
         _check_seals(held, entry)
     if header.kind == Kind.MEMBER:
         _check_revocations(held, entry)
+
+
+def _check_reserve(
+    held: Conversation, entry: Entry, entries_max: int, *, is_owners_change: bool
+) -> None:
+    """Raise QuotaExceeded unless a full conversation has a reserve for an entry (LIM-16)."""
+    log, kind, author = held.log, entry.header.kind, entry.header.author
+    membership, more_bytes = log.roster.last, float(limits.ANSWERS_RESERVE_BYTES)
+    roles = membership.roles.get(author, frozenset())
+    if is_owners_change:
+        more, more_bytes = _reserve_of(membership, author), inf
+    elif kind in (Kind.SEAL, Kind.GENERATION) and Role.HOST in roles:
+        more = limits.ANSWERS_RESERVE
+    elif kind == Kind.CANCEL:
+        more = limits.ANSWERS_RESERVE // 2
+    elif _is_first_resignation(held, entry):
+        more = 2 * limits.MEMBERSHIP_RESERVE  # some are left where juniors used up theirs
+    else:
+        more, more_bytes = 0, 0
+    if len(log) >= entries_max + more:
+        raise QuotaExceeded("the conversation is full")
+    if log.size_bytes > limits.CONVERSATION_BYTES_MAX + more_bytes:
+        raise QuotaExceeded("the conversation is full: its entries have too many bytes")
 
 
 def _reserve_of(membership: Membership, owner: PublicKey) -> int:

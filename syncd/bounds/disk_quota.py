@@ -6,12 +6,13 @@ nearly used up, those creators are refused first that occupy more than their sha
 
 from collections.abc import Iterable
 from math import inf
+from typing import NamedTuple
 
 from replica import limits
 from replica.conversation import Conversation
 from replica.ids import ConversationId, EntryId, PublicKey
 from replica.link import Entries, Message
-from replica.log import Entry, Kind
+from replica.log import Entry, Kind, Role
 from replica.refusals import QuotaExceeded
 from syncd.bounds.accountant import Accountant
 from syncd.bounds.budget import is_reserved
@@ -37,6 +38,17 @@ def stored_bytes(entries: Iterable[Entry]) -> int:
     """Return the disk that entries take, about."""
     sizes = [entry.size_bytes for entry in entries]
     return disk_bytes(len(sizes), sum(sizes))
+
+
+class Reserve(NamedTuple):
+    """The disk that a message may take beyond the bounds."""
+
+    creator_bytes: int = 0
+    hub_share: float = 0.0
+    """Of what is reserved of the disk of all."""
+
+
+NO_RESERVE = Reserve()
 
 
 class DiskQuota:
@@ -123,19 +135,18 @@ class DiskQuota:
         """Return the creator of a stored conversation."""
         return self._accounts.key_of(("log", conversation))
 
-    def check(self, creator: PublicKey, more: int, reserve: int = 0) -> None:
+    def check(self, creator: PublicKey, more: int, reserve: Reserve = NO_RESERVE) -> None:
         """Raise QuotaExceeded unless a creator's conversations may grow by so many bytes.
 
-        With a `reserve` they may exceed the bounds by so many, and no share of a nearly full
-        disk counts.
+        With a `reserve` they may exceed the bounds by it.
         """
         size, total = self._accounts.total_of(creator) + more, self.total + more
-        if size > self._creator_max + reserve:
+        if size > self._creator_max + reserve.creator_bytes:
             raise QuotaExceeded("the conversations of this creator occupy too much disk here")
-        if total > self._hub_max + (self._hub_reserve if reserve else 0):
+        if total > self._hub_max + self._hub_reserve * reserve.hub_share:
             raise QuotaExceeded("the disk for conversations is used up here")
         share = self._shared / max(1, self._accounts.count)
-        if total > self._shared and size > share + reserve:
+        if total > self._shared and size > share + reserve.creator_bytes:
             raise QuotaExceeded("little disk is left here, and this creator has its share of it")
 
     def refusal(
@@ -143,8 +154,9 @@ class DiskQuota:
     ) -> QuotaExceeded | None:
         """Return the refusal of a message that brings more than there is disk for.
 
-        MEMBER and CANCEL alone have a reserve. To a key that is no member, nothing shows
-        whether the conversation is here: what it brings counts as its own.
+        MEMBER and CANCEL alone have a reserve, and so have seals and answers of hosts. To a
+        key that is no member, nothing shows whether the conversation is here: what it brings
+        counts as its own.
         """
         if self.total + MESSAGE_BYTES_MAX <= self._unshared or peer is None:
             return None
@@ -156,7 +168,7 @@ class DiskQuota:
         creator = held.creator if held is not None and is_member else _brought_by(message, peer)
         if creator is None or not new:
             return None
-        reserve = _reserve_of(message, held) if held is not None and is_member else 0
+        reserve = _reserve_of(message, held) if held is not None and is_member else NO_RESERVE
         try:
             self.check(creator, stored_bytes(new), reserve)
         except QuotaExceeded as error:
@@ -164,21 +176,28 @@ class DiskQuota:
         return None
 
 
-def _reserve_of(message: Entries, held: Conversation) -> int:
-    """Return the bytes beyond the bounds that a message may take.
+def _reserve_of(message: Entries, held: Conversation) -> Reserve:
+    """Return what a message may take beyond the bounds.
 
-    They are for changes of the membership and for ends of answers. One that is not small is an
-    owner's, and CANCELs take half of the reserve at most, so that writers leave some to owners.
+    Seals and answers of hosts belong to a request that had room, and changes of the
+    membership have some more than those. A change or a CANCEL that is not small is an owner's,
+    and CANCELs take little, so that writers leave some to hosts and owners.
     """
+    kinds = {entry.header.kind for entry in message.entries}
+    if kinds <= {Kind.SEAL, Kind.GENERATION}:
+        roles = held.log.membership.roles
+        are_hosts = all(Role.HOST in roles.get(e.header.author, ()) for e in message.entries)
+        return Reserve(limits.ANSWERS_RESERVE_BYTES, 0.5) if are_hosts else NO_RESERVE
     if not is_reserved(message):
-        return 0
+        return NO_RESERVE
     owners = held.log.membership.owner_keys()
     for entry in message.entries:
         is_change = entry.header.kind == Kind.MEMBER and entry.header.author in owners
         if not is_change and entry.size_bytes > SMALL_ENTRY_BYTES:
-            return 0
-    has_cancel = any(entry.header.kind == Kind.CANCEL for entry in message.entries)
-    return limits.DISK_RESERVE_BYTES // (2 if has_cancel else 1)
+            return NO_RESERVE
+    if Kind.CANCEL in kinds:
+        return Reserve(limits.DISK_RESERVE_BYTES // 2, 1.0)
+    return Reserve(limits.ANSWERS_RESERVE_BYTES + limits.DISK_RESERVE_BYTES, 1.0)
 
 
 def _brought_by(message: Entries, peer: PublicKey) -> PublicKey | None:

@@ -6,11 +6,12 @@ from replica import limits
 from replica.ids import EntryId
 from replica.link.messages import Entries
 from replica.link.quotas import check_quotas
-from replica.log.body import Join, Member, Request, Revocation, Role, Sampling
+from replica.log.body import Cancel, Join, Member, Request, Revocation, Role, Sampling
 from replica.log.entry import Entry
+from syncd.policy import Policy
 from tests.support.call_count import calls
 from tests.support.scene import Scene
-from tests.support.stories import cut_at, seal_of
+from tests.support.stories import answer, cut_at, seal_of
 from tests.support.writers import Writer, said
 
 EVE = Writer(66)
@@ -125,6 +126,75 @@ def test_a_host_seals_a_request_a_few_times_only(
     listed = [ask, *(scene.held.log.entries[i] for i in sealing.membership_heads)]
     seals = [hal.write(scene.id, sealing, parents=[ask], listed=listed) for _ in range(4)]
     assert push(scene, hal, *seals) == ["durable", "durable", "QUOTA_EXCEEDED", "QUOTA_EXCEEDED"]
+
+
+def _asked(scene: Scene, hal: Writer) -> tuple[Entry, Entry, Entry]:
+    """Let the owner grant HOST and ask; return the request, and its seal and answer to write."""
+    scene.client.append(scene.grant(hal.public, Role.HOST))
+    ask = scene.writer.write(scene.id, Request(hal.public, Sampling()), parents=[scene.genesis])
+    scene.give(ask)
+    sealing = seal_of(scene.held, ask.id, (ask.id,), None)
+    listed = [ask, *(scene.held.log.entries[i] for i in sealing.membership_heads)]
+    seal = hal.write(scene.id, sealing, parents=[ask], listed=listed)
+    return ask, seal, hal.write(scene.id, answer(), parents=[seal])
+
+
+def test_a_request_that_filled_the_conversation_is_answered(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its seal was refused, and whoever had asked waited without a word."""
+    scene, hal = Scene(Policy(entries_max=3)).begin(), Writer(7)
+    monkeypatch.setattr(limits, "ANSWERS_RESERVE", 4)
+    ask, *answered = _asked(scene, hal)
+    more = scene.writer.write(scene.id, said("more"), parents=[ask])
+    assert push(scene, scene.writer, more) == ["QUOTA_EXCEEDED"]
+    assert push(scene, hal, *answered) == ["durable", "durable"]
+    assert push(scene, hal, hal.write(scene.id, Join(), parents=[ask])) == ["QUOTA_EXCEEDED"]
+
+
+def test_a_request_that_filled_the_conversation_can_be_cancelled(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    scene, hal = Scene(Policy(entries_max=3)).begin(), Writer(7)
+    monkeypatch.setattr(limits, "ANSWERS_RESERVE", 4)
+    ask, *answered = _asked(scene, hal)
+    lanes = (Writer(1, epoch=number) for number in range(9, 12))
+    cancels = [lane.write(scene.id, Cancel(), parents=[ask]) for lane in lanes]
+    assert push(scene, scene.writer, *cancels) == ["durable", "durable", "QUOTA_EXCEEDED"]
+    assert push(scene, hal, *answered) == ["durable", "durable"], "a part of the reserve is left"
+
+
+def test_a_request_that_filled_the_bytes_of_a_conversation_is_answered(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hal = Writer(7)
+    ask, *answered = _asked(scene, hal)
+    monkeypatch.setattr(limits, "CONVERSATION_BYTES_MAX", scene.held.log.size_bytes - 1)
+    more = scene.writer.write(scene.id, said("more"), parents=[ask])
+    assert push(scene, scene.writer, more) == ["QUOTA_EXCEEDED"]
+    assert push(scene, hal, *answered) == ["durable", "durable"]
+    monkeypatch.setattr(limits, "ANSWERS_RESERVE_BYTES", 0)
+    late = hal.write(scene.id, answer("No."), parents=[answered[0]])
+    assert push(scene, hal, late) == ["QUOTA_EXCEEDED"]
+
+
+def test_a_reader_may_resign_where_the_bytes_of_a_conversation_are_full(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scene.client.append(scene.grant(EVE.public, Role.READER))
+    monkeypatch.setattr(limits, "CONVERSATION_BYTES_MAX", scene.held.log.size_bytes - 1)
+    resigned = Writer(66, epoch=11).write(
+        scene.id, Member(Revocation(EVE.public)), parents=[scene.genesis]
+    )
+    assert push(scene, EVE, resigned) == ["durable"]
+
+
+def test_nobody_but_a_host_writes_answers_into_a_full_conversation() -> None:
+    scene, hal = Scene(Policy(entries_max=3)).begin(), Writer(7)
+    _, seal, _ = _asked(scene, hal)
+    forged = scene.writer.write(scene.id, answer(), parents=[seal])
+    assert push(scene, hal, seal) == ["durable"]
+    assert push(scene, scene.writer, forged) == ["QUOTA_EXCEEDED"]
 
 
 def test_a_seal_is_counted_however_much_follows_its_request() -> None:

@@ -5,12 +5,14 @@ import pytest
 from replica import limits
 from replica.ids import ConversationId
 from replica.link.messages import Entries
-from replica.log.body import Body, Cancel, Grant, Member, Role
+from replica.log.body import Body, Cancel, Grant, Member, Request, Role, Sampling
+from replica.log.entry import Entry
 from replica.refusals import QuotaExceeded
-from syncd.bounds.disk_quota import FILE_BYTES, ROW_BYTES, DiskQuota, stored_bytes
+from syncd.bounds.disk_quota import FILE_BYTES, ROW_BYTES, DiskQuota, Reserve, stored_bytes
 from syncd.hub import Hub
 from syncd.policy import Policy
 from tests.support.scene import HUB_KEY, Scene, index
+from tests.support.stories import answer, seal_of
 from tests.support.writers import Writer, said
 
 ADA, BOB, EVE = (Writer(number).public for number in (1, 2, 3))
@@ -83,7 +85,10 @@ def test_small_blobs_count_as_the_files_that_they_are() -> None:
 def pushed(scene: Scene, writer: Writer, body: Body) -> str:
     """Push one entry behind the genesis; return the reason for which it is refused, or none."""
     writer.epoch += 1  # a refused entry leaves a gap
-    entry = writer.write(scene.id, body, parents=[scene.genesis])
+    return _outcome(scene, writer, writer.write(scene.id, body, parents=[scene.genesis]))
+
+
+def _outcome(scene: Scene, writer: Writer, entry: Entry) -> str:
     _, faults = scene.hub.begin_push(writer.public).whole(Entries(scene.id, (entry,)), 0.0)
     fault = faults[entry.id]
     return fault.reason if fault is not None else ""
@@ -110,12 +115,38 @@ def test_members_and_cancels_fill_no_disk_either(scene: Scene, monkeypatch) -> N
     assert scene.hub.disk.total < 60_000 + 8_000
 
 
+def test_a_request_that_filled_the_disk_of_a_creator_is_answered(scene: Scene, monkeypatch) -> None:
+    """Its seal was refused, and whoever had asked waited without a word."""
+    monkeypatch.setattr(limits, "ANSWERS_RESERVE_BYTES", 4_000)
+    hal = Writer(7)
+    scene.client.append(scene.grant(hal.public, Role.HOST))
+    scene.say(LARGE)
+    ask = scene.writer.write(scene.id, Request(hal.public, Sampling()), parents=[scene.genesis])
+    scene.give(ask)
+    scene.say("x" * (60_000 - scene.hub.disk.total - 700))
+    sealing = seal_of(scene.held, ask.id, (ask.id,), None)
+    listed = [ask, *(scene.held.log.entries[i] for i in sealing.membership_heads)]
+    seal = hal.write(scene.id, sealing, parents=[ask], listed=listed)
+    assert pushed(scene, scene.writer, said("x" * 700)) == "QUOTA_EXCEEDED"
+    assert _outcome(scene, hal, seal) == ""
+    assert _outcome(scene, hal, hal.write(scene.id, answer("y" * 2_000), parents=[seal])) == ""
+    late = hal.write(scene.id, answer("z" * 2_000), parents=[seal])
+    assert _outcome(scene, hal, late) == "QUOTA_EXCEEDED"
+    assert scene.hub.disk.total < 60_000 + 4_000
+    forged = scene.writer.write(scene.id, answer(), parents=[seal])
+    assert _outcome(scene, scene.writer, forged) == "QUOTA_EXCEEDED"
+    assert pushed(scene, scene.writer, Member(Grant(EVE, Role.READER))) == ""
+
+
 def test_the_reserve_for_all_has_an_end(scene: Scene) -> None:
     quota = DiskQuota(hub_max=64_000)
     quota.set_log(ONE, ADA, 64_000)
-    quota.check(ADA, 1_000, 10_000_000)
+    quota.check(ADA, 1_000, Reserve(10_000_000, 1.0))
     with pytest.raises(QuotaExceeded, match="used up"):
-        quota.check(ADA, 1_001, 10_000_000)
+        quota.check(ADA, 1_001, Reserve(10_000_000, 1.0))
+    quota.check(ADA, 500, Reserve(10_000_000, 0.5))
+    with pytest.raises(QuotaExceeded, match="used up"):
+        quota.check(ADA, 501, Reserve(10_000_000, 0.5))
     with pytest.raises(QuotaExceeded, match="used up"):
         quota.check(ADA, 1)
 
