@@ -26,7 +26,7 @@ UNREACHABLE = {
     HostUnreachable.reason: "the model host does not answer",
 }
 """The words for peers that do not answer; the detail has the cause, among those of gRPC."""
-CLOCK_STEP = "Compare this machine's clock and its user's key with the hub's."
+CLOCK_STEP = "Compare this machine's clock and its user's key with the hub's, or the host's."
 _PICTURES = {code: 0x2400 + code for code in range(0x20) if chr(code) not in "\n\t"}
 _DIRECTIONS = (0x061C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A))
 """Characters that change the direction of the text around them."""
