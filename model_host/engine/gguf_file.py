@@ -4,6 +4,7 @@ The package gguf provides the layout and the dequantisation of tensors. No torch
 """
 
 from dataclasses import dataclass, replace
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import numpy.typing as npt
 from gguf.constants import GGMLQuantizationType
 from gguf.quants import dequantize
 
-from model_host.engine import rope_scaling
+from model_host.engine import rope_scaling, sentence_pieces
 from model_host.engine.file_digest import file_sha256, file_state
 from model_host.engine.four_bits import FOUR_BIT_TYPES, FourBits, four_bits
 from model_host.engine.generation_config import from_gguf
@@ -173,15 +174,32 @@ def _tokenizer(fields: dict[str, Any], vocab: int) -> TokenizerData:
         raise ModelFileInvalid("tokenizer.ggml.token_type isn't a list of whole numbers.")
     if len(tokens) != vocab or len(types) != vocab:
         raise ModelFileInvalid(f"{len(tokens)} tokens and {len(types)} types for {vocab} rows.")
+    model, pre = (str(fields.get(f"tokenizer.ggml.{name}", "")) for name in ("model", "pre"))
+    if model == sentence_pieces.MODEL:
+        merges = sentence_pieces.merges_by_score(tokens, types, _scores(fields, vocab))
+        spaced = fields.get("tokenizer.ggml.add_space_prefix", True)
+        pre = sentence_pieces.SPACED if spaced else sentence_pieces.PLAIN
     return TokenizerData(
-        model=str(fields.get("tokenizer.ggml.model", "")),
-        pre=str(fields.get("tokenizer.ggml.pre", "")),
+        model=model,
+        pre=pre,
         tokens=tokens,
         types=types,
         merges=merges,
         bos_id=_token_id(fields, "bos", vocab),
         eos_id=_token_id(fields, "eos", vocab),
     )
+
+
+def _scores(fields: dict[str, Any], vocab: int) -> tuple[float, ...]:
+    """Return the scores of pieces, which order their merges."""
+    found = fields.get("tokenizer.ggml.scores")
+    if not isinstance(found, tuple) or len(found) != vocab or not all(map(_is_finite, found)):
+        raise ModelFileInvalid(f"tokenizer.ggml.scores isn't a list of {vocab} numbers.")
+    return found
+
+
+def _is_finite(score: object) -> bool:
+    return isinstance(score, float) and isfinite(score)
 
 
 def _texts(fields: dict[str, Any], name: str) -> tuple[str, ...]:

@@ -8,10 +8,18 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from model_host.engine import hf_pieces, sentence_pieces
 from model_host.engine.json_file import read_json, read_text
-from model_host.engine.model_file import TokenizerData, check_token_id
+from model_host.engine.model_file import (
+    CONTROL,
+    NORMAL,
+    UNUSED,
+    USER_DEFINED,
+    TokenizerData,
+    check_token_id,
+)
 from model_host.engine.pre_tokenizer import name_pre_tokenizer
-from model_host.engine.tokenizer import CONTROL, NORMAL, UNUSED, USER_DEFINED
+from model_host.engine.tokenizer import BYTE_LEVEL
 from model_host.errors import ModelFileInvalid, TokenizerUnknown
 
 _TOKENIZER = "tokenizer.json"
@@ -30,16 +38,22 @@ def read_tokenizer(folder: Path, fields: Mapping[str, Any], vocab: int) -> Token
     model = whole.get("model")
     if not isinstance(model, dict):
         raise ModelFileInvalid(f"{_TOKENIZER} has no model.")
-    _check_kind(whole, model)
+    has_pieces = bool(model.get("byte_fallback"))
+    _check_kind(model)
     tokens, types = _tokens(_table(model, "vocab"), _added(whole), vocab)
     settings = read_json(folder / _SETTINGS) if (folder / _SETTINGS).exists() else {}
-    ignore_merges = bool(model.get("ignore_merges"))
+    merges = tuple(map(_merge, _list(model, "merges")))
+    if has_pieces:
+        pre, types = hf_pieces.spacing_of(whole), hf_pieces.types_of(model, tokens, types)
+        merges = hf_pieces.merges_of(tokens, types, merges)
+    else:
+        pre = _pre_tokenizer(whole, model)
     return TokenizerData(
-        model="gpt2",
-        pre=name_pre_tokenizer(whole["pre_tokenizer"], ignore_merges=ignore_merges),
+        model=sentence_pieces.MODEL if has_pieces else BYTE_LEVEL,
+        pre=pre,
         tokens=tokens,
         types=types,
-        merges=tuple(map(_merge, _list(model, "merges"))),
+        merges=merges,
         bos_id=_special(settings, fields, "bos", tokens),
         eos_id=_special(settings, fields, "eos", tokens),
     )
@@ -60,19 +74,24 @@ def read_template(folder: Path) -> str:
     return found
 
 
-def _check_kind(whole: Mapping[str, Any], model: Mapping[str, Any]) -> None:
-    """Raise TokenizerUnknown for anything but byte-level BPE."""
+def _check_kind(model: Mapping[str, Any]) -> None:
+    """Raise TokenizerUnknown for anything but BPE."""
     kind = model.get("type")
     if kind != "BPE":
         raise TokenizerUnknown(f"The host can't rebuild a {kind!r} tokenizer.")
-    for option in ("byte_fallback", "continuing_subword_prefix", "end_of_word_suffix", "dropout"):
+    for option in ("continuing_subword_prefix", "end_of_word_suffix", "dropout"):
         if model.get(option) not in _EMPTY:
             raise TokenizerUnknown(f"The host can't rebuild a tokenizer with {option}.")
-    normalizer = whole.get("normalizer")
+
+
+def _pre_tokenizer(whole: Mapping[str, Any], model: Mapping[str, Any]) -> str:
+    """Return the pre-tokenizer of byte-level BPE by its name. Raises TokenizerUnknown."""
+    normalizer, pre = whole.get("normalizer"), whole.get("pre_tokenizer")
     if normalizer is not None and normalizer != {"type": "NFC"}:
         raise TokenizerUnknown(f"The host doesn't normalise texts by {normalizer!r}.")
-    if not isinstance(whole.get("pre_tokenizer"), dict):
+    if not isinstance(pre, dict):
         raise TokenizerUnknown("The host can't rebuild a tokenizer without a pre-tokenizer.")
+    return name_pre_tokenizer(pre, ignore_merges=bool(model.get("ignore_merges")))
 
 
 def _table(fields: Mapping[str, Any], key: str) -> dict[str, Any]:

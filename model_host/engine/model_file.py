@@ -35,6 +35,8 @@ DETAIL_CHARACTERS_MAX = 4_096 + 1_000
 """Characters of an error of a model: its path, and the words about it."""
 RMS_EPS_MAX = 1.0
 """Models have some 1e-5. One beyond float32 can't be added to anything."""
+NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = 1, 2, 3, 4, 5, 6
+"""Types of tokens, as llama.cpp numbers them."""
 UNNAMED = "unnamed"
 """The name of a model that has none."""
 
@@ -44,8 +46,8 @@ class TokenizerData:
     """The tokenizer as the model's files state it; ids are indexes into `tokens`.
 
     The flag to add a BOS token is left out: control tokens come from the template alone.
-    `types` are llama.cpp's: 1 normal, 3 control, 4 user defined, 5 unused, 6 byte. `pre` is
-    llama.cpp's name of the pre-tokenizer, or a JSON object that describes it.
+    `types` are llama.cpp's. `pre` is llama.cpp's name of the pre-tokenizer, or a JSON object that
+    describes it; of a SentencePiece tokenizer, whether text behind a control token is spaced.
     """
 
     model: str

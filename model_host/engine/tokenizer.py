@@ -1,4 +1,4 @@
-"""The tokenizer of a model: byte-level BPE, exactly (spec/07-host, "rendering").
+"""The tokenizer of a model, exactly: BPE of bytes or of pieces (spec/07-host §2).
 
 Content and template literals are encoded by two different tokenizers. The one for content
 has no control tokens, so `<|im_end|>` typed by a person is plain text. Bytes that the
@@ -7,36 +7,31 @@ vocabulary lacks are refused; the library would drop them without an error.
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+import re
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Self
 
-from tokenizers import AddedToken, decoders, models
+from tokenizers import AddedToken
 from tokenizers import Tokenizer as Backend
 
-from model_host.engine.model_file import TokenizerData
-from model_host.engine.pre_tokenizer import build_pre_tokenizer, ignores_merges, library_errors
+from model_host.engine import byte_level, sentence_pieces
+from model_host.engine.model_file import (
+    BYTE,
+    CONTROL,
+    NORMAL,
+    USER_DEFINED,
+    TokenizerData,
+)
 from model_host.errors import TokenizerUnknown
 from model_host.refusals import TokenizerBytesMissing
 from replica.ids import Digest
 
-NORMAL, CONTROL, USER_DEFINED, UNUSED = 1, 3, 4, 5
-"""Types of tokens, as llama.cpp numbers them."""
-
-
-def _byte_characters() -> list[str]:
-    """Return the character for each byte of a byte-level vocabulary (GPT-2)."""
-    printable = {*range(33, 127), *range(161, 173), *range(174, 256)}
-    characters, extra = [], 0
-    for byte in range(256):
-        characters.append(chr(byte if byte in printable else 256 + extra))
-        extra += byte not in printable
-    return characters
-
-
-_CHARACTER_OF = _byte_characters()
-_BYTE_OF = {character: byte for byte, character in enumerate(_CHARACTER_OF)}
+_FOUND = (CONTROL, USER_DEFINED)
+"""Types of the tokens that are found in template literals."""
+BYTE_LEVEL = "gpt2"
+"""GGUF's name of a byte-level BPE tokenizer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +48,10 @@ class Tokenizer:
     _content: Backend
     _literal: Backend
     _bytes: tuple[bytes, ...]
+    _space_ids: tuple[int, ...] = ()
+    """The ids of `▁` itself, where pieces have that character for a space."""
+    _controls: tuple[str, ...] = ()
+    """The control tokens behind which text begins with a space."""
 
     @property
     def token_count(self) -> int:
@@ -62,29 +61,30 @@ class Tokenizer:
     @classmethod
     def build(cls, data: TokenizerData) -> Self:
         """Rebuild a file's tokenizer. Raises TokenizerUnknown."""
-        if data.model != "gpt2":
+        if data.model not in (BYTE_LEVEL, sentence_pieces.MODEL):
             raise TokenizerUnknown(f"The host can't rebuild a {data.model!r} tokenizer.")
+        has_pieces = data.model == sentence_pieces.MODEL
+        form = sentence_pieces if has_pieces else byte_level
         vocabulary = {text: token_id for token_id, text in enumerate(data.tokens)}
         typed = {text: i for text, i in vocabulary.items() if data.types[i] == NORMAL}
         merges = [_merge(text) for text in data.merges]
-        literal = _backend(data, vocabulary, merges)
+        controls = [t for t, kind in zip(data.tokens, data.types, strict=True) if kind in _FOUND]
+        literal = form.backend(data, vocabulary, merges)
         literal.add_special_tokens(
-            [
-                AddedToken(text, special=True, normalized=False)
-                for text, kind in zip(data.tokens, data.types, strict=True)
-                if kind in (CONTROL, USER_DEFINED)
-            ]
+            [AddedToken(text, special=True, normalized=False) for text in controls]
         )
-        known = {_BYTE_OF.get(text) for text in typed if len(text) == 1}
-        token_bytes = tuple(map(_token_bytes, data.tokens, data.types))
+        token_bytes = tuple(map(form.token_bytes, data.tokens, data.types))
+        space = sentence_pieces.SPACE.encode() if has_pieces else b""
         return cls(
             data=data,
             digest=_digest(data),
-            bytes_missing=frozenset(set(range(256)) - known),
+            bytes_missing=form.missing_bytes(data.tokens, data.types),
             token_bytes_max=max((len(token_bytes[i]) for i in typed.values()), default=1),
-            _content=_backend(data, typed, merges),
+            _content=form.backend(data, typed, merges),
             _literal=literal,
             _bytes=token_bytes,
+            _space_ids=tuple(vocabulary[sentence_pieces.byte_token(byte)] for byte in space),
+            _controls=tuple(controls) if data.pre == sentence_pieces.SPACED else (),
         )
 
     @staticmethod
@@ -97,19 +97,35 @@ class Tokenizer:
 
         Raises TokenizerBytesMissing.
         """
-        self.check_bytes(text)
-        # This function of the library lets other threads run meanwhile, and takes half the time.
-        (encoded,) = self._content.encode_batch_fast([text], add_special_tokens=False)
-        ids: list[int] = encoded.ids
-        return ids
+        return self._encode(self._content, text)
 
     def encode_template(self, text: str) -> list[int]:
         """Tokenise a template literal: control tokens in it are control tokens.
 
         Raises TokenizerBytesMissing.
         """
+        return self._encode(self._literal, self._with_spaces(text))
+
+    def adds_space(self, literal: str) -> bool:
+        """Say whether a text behind this literal begins with a space that nobody wrote."""
+        return literal.endswith(self._controls)
+
+    def _with_spaces(self, literal: str) -> str:
+        """Return a literal in which text behind a control token begins with a space."""
+        if not self._controls:
+            return literal
+        parts = _pattern(self._controls).split(literal)  # text and control tokens in turn
+        spaced = [" " + text.removeprefix(" ") if text else "" for text in parts[2::2]]
+        return parts[0] + "".join(map("".join, zip(parts[1::2], spaced, strict=True)))
+
+    def _encode(self, backend: Backend, text: str) -> list[int]:
         self.check_bytes(text)
-        ids: list[int] = self._literal.encode(text, add_special_tokens=False).ids
+        parts = text.split(sentence_pieces.SPACE) if self._space_ids else [text]
+        # This function of the library lets other threads run meanwhile, and takes half the time.
+        first, *others = backend.encode_batch_fast(parts, add_special_tokens=False)
+        ids: list[int] = first.ids
+        for encoded in others:
+            ids += [*self._space_ids, *encoded.ids]
         return ids
 
     def missing_bytes(self, text: str) -> bytes:
@@ -135,7 +151,7 @@ class Tokenizer:
 
     def is_control(self, token_id: int) -> bool:
         """Say whether only templates and models produce a token, never typed text."""
-        return self.data.types[token_id] != NORMAL
+        return self.data.types[token_id] not in (NORMAL, BYTE)
 
     def control_id(self, text: str) -> int | None:
         """Return the id of the control token with this text, None if there is none."""
@@ -151,36 +167,6 @@ def _shared(data: TokenizerData) -> Tokenizer:
     return Tokenizer.build(data)
 
 
-def _backend(
-    data: TokenizerData, vocabulary: dict[str, int], merges: list[tuple[str, str]]
-) -> Backend:
-    """Build the library's tokenizer without control tokens.
-
-    No unknown token is set. The file names `<|endoftext|>`, which would then end a text at
-    each missing byte.
-    """
-    _check_merges(merges, vocabulary)
-    options = {"fuse_unk": False, "ignore_merges": ignores_merges(data.pre)}
-    with library_errors("vocabulary"):
-        backend = Backend(models.BPE(vocab=vocabulary, merges=merges, **options))
-    backend.pre_tokenizer = build_pre_tokenizer(data.pre)
-    backend.decoder = decoders.ByteLevel()
-    return backend
-
-
-def _check_merges(merges: Iterable[tuple[str, str]], vocabulary: Mapping[str, int]) -> None:
-    """Raise TokenizerUnknown for a merge of, or to, a text that isn't a normal token.
-
-    The library raises an error without a type for some of these, and panics at others.
-    """
-    for left, right in merges:
-        for text in (left, right, left + right):
-            if text not in vocabulary:
-                raise TokenizerUnknown(
-                    f"The merge {left + ' ' + right!r} needs {text!r}, which isn't a normal token."
-                )
-
-
 def _merge(text: str) -> tuple[str, str]:
     left, space, right = text.partition(" ")
     if not space or " " in right:
@@ -188,15 +174,11 @@ def _merge(text: str) -> tuple[str, str]:
     return left, right
 
 
-def _token_bytes(text: str, kind: int) -> bytes:
-    """Return the bytes of a token's text; a control token has none."""
-    if kind == USER_DEFINED:
-        return text.encode()  # the file has the text as it is shown
-    if kind != NORMAL:
-        return b""
-    if not set(text) <= _BYTE_OF.keys():
-        raise TokenizerUnknown(f"The token {text!r} isn't made of byte characters.")
-    return bytes(_BYTE_OF[character] for character in text)
+@lru_cache(maxsize=2)
+def _pattern(controls: tuple[str, ...]) -> re.Pattern[str]:
+    """Return a pattern that finds control tokens, at each place the longest."""
+    longest_first = sorted(controls, key=len, reverse=True)
+    return re.compile(f"({'|'.join(map(re.escape, longest_first))})")
 
 
 def _digest(data: TokenizerData) -> Digest:

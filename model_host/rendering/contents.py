@@ -51,12 +51,16 @@ class Contents:
         parts: tuple[Part, ...],
         projections: list[Projected],
         foreign: Set[int] = frozenset(),
+        *,
+        is_spaced: bool = False,
     ) -> tuple[int, ...]:
         """Return the ids of a message; results at the indices `foreign` render as nothing.
 
-        The outcome of each part that is left out, or replaced, is added to `projections`.
+        The outcome of each part that is left out, or replaced, is added to `projections`. With
+        `is_spaced` a space comes before them.
         """
         ids = _Ids(self.encoder)
+        ids.add_text(" " if is_spaced else "")
         for index, part in enumerate(parts):
             if index in foreign:
                 projections.append(Projected(entry, index, Outcome.DROPPED))
@@ -182,6 +186,11 @@ class _Ids:
         if self._text:
             self._ids += self._encoder.encode(self._text)
             self._text = ""
+
+
+def begins_with_text(parts: Sequence[Part]) -> bool:
+    """Say whether a message begins with text, before which a space is a part of it."""
+    return bool(parts) and isinstance(parts[0], Text) and bool(parts[0].text)
 
 
 def _opaque_in(part: Part) -> Iterator[Opaque]:

@@ -21,12 +21,14 @@ from types import MappingProxyType
 from typing import Self
 
 from model_host.refusals import TemplateUnsupported
-from model_host.rendering.contents import APART, Contents
+from model_host.rendering.contents import APART, Contents, begins_with_text
+from model_host.rendering.fragments import Fragment, Turn
 from model_host.rendering.room import Room, RoomyEncoder
 from model_host.rendering.template import (
     ROLES,
     Encoder,
     Headers,
+    Opening,
     Pairs,
     Template,
     find_headers,
@@ -51,9 +53,9 @@ from replica.log import (
 )
 
 RECIPE = (
-    b"antiphon/v1/render-recipe:5 sentinel-split pairs-if-local next-entry-closes ids-spliced "
-    b"follow-continues tools-in-system-turns user-turns-joined foreign-results-dropped formats:"
-    + FORMATS_DIGEST
+    b"antiphon/v1/render-recipe:6 sentinel-split pairs-if-local next-entry-closes ids-spliced "
+    b"follow-continues tools-in-system-turns user-turns-joined foreign-results-dropped "
+    b"spaces-with-text formats:" + FORMATS_DIGEST
 )
 RECIPE_DIGEST = tagged_sha256(b"antiphon/v1/render-recipe", RECIPE)
 _SYSTEM, _USER, _ASSISTANT, _ = ROLES.values()
@@ -84,37 +86,6 @@ class Listing:
 
     items: tuple[ContextItem, ...]
     owners: frozenset[PublicKey] = frozenset()
-
-
-@dataclass(frozen=True, slots=True)
-class Fragment:
-    """The part of a context that one entry adds: a turn it opens, and content.
-
-    `ids` is None for an entry without content, as a request.
-    """
-
-    entry: EntryId
-    opens: str | None = None
-    ids: tuple[int, ...] | None = None
-    is_recorded: bool = False
-    is_asked: bool = False
-    """Whether the turn is an answer's that a request opens: it begins with a header."""
-
-
-@dataclass(frozen=True, slots=True)
-class Turn:
-    """The last turn of a context: its role, and the content so far."""
-
-    role: str
-    tokens: int = 0
-    last_id: int | None = None
-    """The last id, if the content ends with recorded ids."""
-
-    def with_content(self, fragment: Fragment) -> "Turn":
-        """Return the turn with the content of a fragment added."""
-        ids = fragment.ids or ()
-        last_id = ids[-1] if ids and fragment.is_recorded else self.last_id
-        return replace(self, tokens=self.tokens + len(ids), last_id=last_id)
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,9 +199,9 @@ class Renderer:
             turn, tokens = _join(start.turn, new, self._local.literal)
         else:
             # The template may change what it wrote before older contents: all is rendered again.
-            start = replace(self.empty, fragments=(*base.fragments, *new))
-            literals = map(self.encoder.encode_template, self._all_literals(start.fragments))
-            turn, tokens = _join(None, start.fragments, lambda _turn, _opening: next(literals))
+            fragments, openings = self._opened((*base.fragments, *new), contents)
+            start = replace(self.empty, fragments=fragments)
+            turn, tokens = _join(None, fragments, lambda _turn, opened: openings[opened.entry])
         digests = [start.digest]
         for entry, ids in tokens:
             digests.append(extend_render_digest(digests[-1], entry, ids))
@@ -267,10 +238,15 @@ class Renderer:
                 return Fragment(entry, None if joins else _SYSTEM, ids) if ids else Fragment(entry)
             case Message(speaker, parts):
                 role = self._role(speaker)
-                ids = contents.message_ids(entry, parts, projections, foreign)
                 if self._joins(place, role):
+                    ids = contents.message_ids(entry, parts, projections, foreign)
                     return Fragment(entry, None, (*contents.ids_of([APART]), *ids))
-                return Fragment(entry, role, ids)
+                message = item.body if begins_with_text(parts) else None
+                is_spaced = message is not None and self._is_spaced(place.role, role)
+                ids = contents.message_ids(entry, parts, projections, foreign, is_spaced=is_spaced)
+                return Fragment(
+                    entry, role, ids, is_spaced=is_spaced, message=message, foreign=foreign
+                )
             case Request() if item.is_final:
                 opens = None if _continues(place.last, item) else _ASSISTANT
                 return Fragment(entry, opens, is_asked=opens is not None)
@@ -296,11 +272,33 @@ class Renderer:
             return False
         return place.has_tools if role == _SYSTEM else role == _USER and self.turns.joins_user
 
+    def _is_spaced(self, before: str | None, role: str) -> bool:
+        """Say whether a text begins with the space of its literal, as far as that is known yet."""
+        if self._local is None:
+            return False
+        opening = self._local.opening(before, role)
+        return opening is not None and opening.before_space is not None
+
+    def _opened(
+        self, fragments: Sequence[Fragment], contents: Contents
+    ) -> tuple[tuple[Fragment, ...], dict[EntryId, Opening]]:
+        """Return fragments as their literals want them, and these by their entries."""
+        opened = [fragment for fragment in fragments if fragment.opens is not None]
+        literals = self._all_literals(opened)
+        openings = {
+            one.entry: Opening.of(self.encoder, literal)
+            for one, literal in zip(opened, literals, strict=True)
+        }
+        spaced = (
+            _spaced(one, openings[one.entry], contents) if one.entry in openings else one
+            for one in fragments
+        )
+        return tuple(spaced), openings
+
     # --- literals ---------------------------------------------------------------------
 
-    def _all_literals(self, fragments: Sequence[Fragment]) -> list[str]:
+    def _all_literals(self, openings: Sequence[Fragment]) -> list[str]:
         """Return the literal of each turn."""
-        openings = [fragment for fragment in fragments if fragment.opens is not None]
         roles = [_role_of(one) for one in openings]
         try:
             # The template has to accept the turn of the answer itself, not its header alone.
@@ -312,7 +310,7 @@ class Renderer:
             if not error.detail.startswith(REFUSES):
                 raise  # it took too much time, and would take it again
             raise self._refusal(openings, error.detail.removeprefix(REFUSES)) from error
-        return literals
+        return literals[:-1]  # the last one closes the last turn
 
     def _header(self, roles: Sequence[str]) -> str:
         known = self._headers.get(roles[-1])
@@ -339,19 +337,34 @@ class _Local:
     """The literals of a local template, as token ids."""
 
     def __init__(self, encoder: Encoder, pairs: Pairs, headers: Headers) -> None:
-        def ids_of(text: str | None) -> list[int] | None:
-            return encoder.encode_template(text) if text is not None else None
+        self._pairs = {
+            pair: Opening.of(encoder, text) if text is not None else None
+            for pair, text in pairs.items()
+        }
+        self._headers = {role: Opening.of(encoder, text) for role, text in headers.items()}
 
-        self._pairs = {pair: ids_of(text) for pair, text in pairs.items()}
-        self._headers = {role: encoder.encode_template(text) for role, text in headers.items()}
+    def opening(self, before: str | None, role: str) -> Opening | None:
+        """Return the literal between two turns of these roles; None where it is refused."""
+        return self._pairs[before, role]
 
-    def literal(self, before: Turn | None, opening: Fragment) -> list[int]:
+    def literal(self, before: Turn | None, opening: Fragment) -> Opening:
         """Return the literal that opens a turn behind another."""
         role = before.role if before is not None else None
         literal = self._pairs[role, _role_of(opening)]
         if literal is None:
             raise _refused_turn(opening, role)
         return self._headers[role] if opening.is_asked and role is not None else literal
+
+
+def _spaced(fragment: Fragment, opening: Opening, contents: Contents) -> Fragment:
+    """Return a fragment whose text begins with a space if the literal before it says so."""
+    is_spaced, message = opening.before_space is not None, fragment.message
+    if message is None or is_spaced == fragment.is_spaced:
+        return fragment
+    ids = contents.message_ids(
+        fragment.entry, message.parts, [], fragment.foreign, is_spaced=is_spaced
+    )
+    return replace(fragment, ids=ids, is_spaced=is_spaced)
 
 
 def _role_of(opening: Fragment) -> str:
@@ -372,18 +385,18 @@ _Tokens = list[tuple[EntryId, tuple[int, ...]]]
 def _join(
     turn: Turn | None,
     fragments: Sequence[Fragment],
-    literal_of: Callable[[Turn | None, Fragment], list[int]],
+    literal_of: Callable[[Turn | None, Fragment], Opening],
 ) -> tuple[Turn | None, _Tokens]:
     """Return the last turn and the tokens of each entry, literals included."""
     tokens: _Tokens = []
     for fragment in fragments:
-        ids: tuple[int, ...] = fragment.ids or ()
+        literal, content = list[int](), fragment.ids or ()
         if fragment.opens is not None:
-            ids = (*_unless_closed(turn, literal_of(turn, fragment)), *ids)
+            literal = _unless_closed(turn, fragment.literal(literal_of(turn, fragment)))
             turn = Turn(fragment.opens)
         if turn is not None:
-            turn = turn.with_content(fragment)
-        tokens.append((fragment.entry, ids))
+            turn = turn.with_content(content, is_recorded=fragment.is_recorded)
+        tokens.append((fragment.entry, (*literal, *content)))
     return turn, tokens
 
 

@@ -50,6 +50,10 @@ class RoomyEncoder:
         """Tokenise a template literal."""
         return self._encoder.encode_template(text)
 
+    def adds_space(self, literal: str) -> bool:
+        """Say whether a text behind this literal begins with a space that nobody wrote."""
+        return self._encoder.adds_space(literal)
+
     def is_control(self, token_id: int) -> bool:
         """Say whether only template literals and models may produce a token."""
         return self._encoder.is_control(token_id)

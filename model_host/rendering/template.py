@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import product
-from typing import Protocol
+from typing import NamedTuple, Protocol, Self
 
 from model_host.refusals import TemplateUnsupported
 from model_host.template_sandbox import REFUSES, Messages, Sandbox, TemplateFault
@@ -54,8 +54,30 @@ class Encoder(Protocol):
     def encode_template(self, text: str) -> list[int]:
         """Tokenise a template literal: control tokens in it are control tokens."""
 
+    def adds_space(self, literal: str) -> bool:
+        """Say whether a text behind this literal begins with a space that nobody wrote."""
+
     def is_control(self, token_id: int) -> bool:
         """Say whether only template literals and models may produce a token."""
+
+
+class Opening(NamedTuple):
+    """The literal that opens a turn, as token ids."""
+
+    ids: list[int]
+    before_space: list[int] | None = None
+    """The same, where a text behind it begins with a space."""
+
+    @classmethod
+    def of(cls, encoder: Encoder, literal: str) -> Self:
+        """Tokenise a literal.
+
+        A space at its end is tokenised with the text behind it, as models are trained to read it.
+        """
+        ids = encoder.encode_template(literal)
+        if literal.endswith(" "):
+            return cls(ids, encoder.encode_template(literal[:-1]))
+        return cls(ids, ids if encoder.adds_space(literal) else None)
 
 
 class Run(Protocol):
@@ -271,8 +293,12 @@ def _plain(
                 literals[index] = template.literals(roles[:index], header=True)[-1]
     if asks:
         literals[-1] = template.literals(roles, header=True)[-1]
-    ids, text = encoder.encode_template(literals[0]), literals[0]
-    for (_, content), literal in zip(messages, literals[1:], strict=True):
-        ids += encoder.encode(content) + encoder.encode_template(literal)
-        text += content + literal
-    return ids, text
+    ids, text = list[int](), ""
+    for literal, (_, content) in zip(literals, messages, strict=False):
+        opening = Opening.of(encoder, literal)
+        if opening.before_space is not None:
+            ids += opening.before_space + encoder.encode(f" {content}")
+        else:
+            ids += opening.ids + encoder.encode(content)
+        text += literal + content
+    return ids + encoder.encode_template(literals[-1]), text + literals[-1]

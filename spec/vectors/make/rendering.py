@@ -20,9 +20,9 @@ from spec.vectors.make.templates import (
 )
 
 RECIPE = (
-    b"antiphon/v1/render-recipe:5 sentinel-split pairs-if-local next-entry-closes ids-spliced "
-    b"follow-continues tools-in-system-turns user-turns-joined foreign-results-dropped formats:"
-    + FORMATS_DIGEST
+    b"antiphon/v1/render-recipe:6 sentinel-split pairs-if-local next-entry-closes ids-spliced "
+    b"follow-continues tools-in-system-turns user-turns-joined foreign-results-dropped "
+    b"spaces-with-text formats:" + FORMATS_DIGEST
 )
 RECIPE_DIGEST = sha256(pae("antiphon/v1/render-recipe", RECIPE))
 LENGTH, CANCELLED, INTERRUPTED = 2, 5, 6
@@ -44,6 +44,7 @@ READINGS = {
     "headers-run": "a known header is looked for in longer contexts too",
     "runs-on": "the text of a result runs into the text behind it",
     "answers-apart": "an answer to another request opens a turn behind a header",
+    "spaces-apart": "the space before a text is a part of the literal",
 }
 
 Vector = dict[str, Any]
@@ -88,6 +89,8 @@ class Fragment:
     entry: str
     opens: str | None = None
     ids: list[int] | None = None
+    spaced: list[int] | None = None
+    """The content behind a space, if it begins with text."""
     recorded: bool = False
     asked: bool = False
 
@@ -187,13 +190,25 @@ class Rendering:
         if joins:
             text.add_literal("" if self.reading == "run-together" else "\n\n")
             text, before = self._text(), text.flush()
-        for number, part in enumerate(body["parts"]):
+        projections = list(self.projections)
+        ids = self._parts(text, entry["id"], body["parts"], foreign)
+        if joins:
+            return Fragment(entry["id"], None, before + ids)
+        spaced = None
+        if body["parts"] and body["parts"][0].get("text"):
+            self.projections = projections
+            text = self._text()
+            text.add(" ")
+            spaced = self._parts(text, entry["id"], body["parts"], foreign)
+        return Fragment(entry["id"], role, ids, spaced)
+
+    def _parts(self, text: Text, entry: str, parts: list[Vector], foreign: set[int]) -> list[int]:
+        for number, part in enumerate(parts):
             if number in foreign:
-                self.projections.append([entry["id"], number, DROPPED])
+                self.projections.append([entry, number, DROPPED])
             else:
-                self._part(text, part, entry["id"], number)
-        ids = text.flush()
-        return Fragment(entry["id"], None if joins else role, before + ids if joins else ids)
+                self._part(text, part, entry, number)
+        return text.flush()
 
     def _part(self, text: Text, part: Vector, entry: str, number: int) -> None:
         kind, value = next(iter(part.items()))
@@ -307,7 +322,11 @@ class Rendering:
         for one in self.fragments:
             ids = list(one.ids or [])
             if one.opens is not None:
-                literal = self.tokenizer.encode_literal(next(literals))
+                opening = next(literals)
+                spaced = one.spaced if self.reading != "spaces-apart" else None
+                if opening.endswith(" ") and spaced is not None:
+                    opening, ids = opening[:-1], list(spaced)
+                literal = self.tokenizer.encode_literal(opening)
                 closed = literal[:1] == [last_id] and self.reading != "twice"
                 ids = literal[closed:] + ids
                 last_id = None

@@ -12,9 +12,9 @@ from tokenizers import pre_tokenizers
 from model_host.engine.gguf_file import open_model_file
 from model_host.engine.hf_folder import open_folder
 from model_host.engine.hf_tokenizer import read_template, read_tokenizer
-from model_host.engine.model_file import TokenizerData
+from model_host.engine.model_file import CONTROL, NORMAL, UNUSED, USER_DEFINED, TokenizerData
 from model_host.engine.pre_tokenizer import build_pre_tokenizer
-from model_host.engine.tokenizer import CONTROL, NORMAL, UNUSED, USER_DEFINED, Tokenizer
+from model_host.engine.tokenizer import Tokenizer
 from model_host.errors import ModelFileError, ModelFileInvalid, TokenizerUnknown
 from tests.model_host.engine import tiny_folder, tiny_model
 
@@ -143,7 +143,7 @@ def _pre(pre: pre_tokenizers.PreTokenizer) -> Callable[[Json], None]:
 BYTES = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
 UNKNOWN: dict[str, tuple[Callable[[Json], None], str]] = {
     "unigram": (lambda whole: whole["model"].update(type="Unigram"), "Unigram"),
-    "byte fallback": (lambda whole: whole["model"].update(byte_fallback=True), "byte_fallback"),
+    "byte fallback": (lambda whole: whole["model"].update(byte_fallback=True), "into pieces"),
     "dropout": (lambda whole: whole["model"].update(dropout=0.1), "dropout"),
     "suffixes": (lambda whole: whole["model"].update(end_of_word_suffix="</w>"), "end_of_word"),
     "a normaliser": (_normalizer, "Lowercase"),

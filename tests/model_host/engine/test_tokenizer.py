@@ -9,8 +9,9 @@ import pytest
 from tokenizers import models
 
 from model_host.engine.gguf_file import open_model_file
+from model_host.engine.model_file import USER_DEFINED
 from model_host.engine.pre_tokenizer import library_errors
-from model_host.engine.tokenizer import USER_DEFINED, Tokenizer
+from model_host.engine.tokenizer import Tokenizer
 from model_host.errors import TokenizerUnknown
 from model_host.generation.stop import PartialText
 from model_host.refusals import TokenizerBytesMissing

@@ -8,14 +8,14 @@ import numpy as np
 import numpy.typing as npt
 from gguf import GGMLQuantizationType as Kind
 
+from model_host.engine.byte_level import CHARACTER_OF
 from model_host.engine.model_file import ModelFile, TokenizerData, layer_shapes
-from model_host.engine.tokenizer import _CHARACTER_OF
 from model_host.model_config import ModelConfig
 
 CONTEXT = 1024
 CONTROL = ("<|end|>", "<|start|>")
 MERGES = ("h e", "l l", "he ll", "hell o", "Ġ w")
-TOKENS = (*CONTROL, *_CHARACTER_OF, *(merge.replace(" ", "") for merge in MERGES))
+TOKENS = (*CONTROL, *CHARACTER_OF, *(merge.replace(" ", "") for merge in MERGES))
 LLAMA = ModelConfig(
     layers=2,
     width=64,
@@ -72,11 +72,12 @@ def write(
     user_defined: tuple[str, ...] = (),
     eos_id: int | None = None,
     like: ModelFile | None = None,
+    add_text: Callable[[gguf.GGUFWriter], None] | None = None,
 ) -> Path:
     """Write the model, with one defect if asked for; `kind_of` names tensors' types.
 
     `options` are added to the metadata of the architecture. Tokenizer and chat template are
-    those of the model `like`, if one is given.
+    those of the model `like`, if one is given, or what `add_text` adds.
     """
     writer = gguf.GGUFWriter(path, architecture)
     writer.add_name(name)
@@ -98,7 +99,11 @@ def write(
     for text in user_defined:
         types[TOKENS.index(text)] = 4
     own = TokenizerData("gpt2", pre, TOKENS, tuple(types), MERGES, None, eos_id)
-    _add_text(writer, like.tokenizer if like else own, like.template if like else "{{ messages }}")
+    if add_text is not None:
+        add_text(writer)
+    else:
+        template = like.template if like else "{{ messages }}"
+        _add_text(writer, like.tokenizer if like else own, template)
     for key, tensor in (tensors(config) | (extra or {})).items():
         if key == left_out:
             continue

@@ -67,6 +67,9 @@ class ByteEncoder:
                 text = text[1:]
         return ids
 
+    def adds_space(self, literal: str) -> bool:
+        return False
+
     def is_control(self, token_id: int) -> bool:
         return token_id in CONTROL.values()
 

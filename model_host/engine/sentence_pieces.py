@@ -1,0 +1,105 @@
+"""BPE of SentencePiece: pieces of text, and bytes for what has none (spec/07-host §2).
+
+A piece has `▁` for a space. Two pieces side by side are merged where both together are a
+piece, the earliest one in the order of merging first. A GGUF states that order by scores, a
+tokenizer.json by its merges, of which each split of a piece into two is one.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from tokenizers import Tokenizer as Backend
+from tokenizers import models, normalizers
+
+from model_host.engine.model_file import BYTE, NORMAL, USER_DEFINED, TokenizerData
+from model_host.engine.pre_tokenizer import library_errors
+from model_host.errors import TokenizerUnknown
+
+MODEL = "llama"
+"""GGUF's name of such a tokenizer."""
+SPACED, PLAIN = "spaced", "plain"
+"""In place of a pre-tokenizer: whether text behind a control token begins with a space."""
+SPACE = "\u2581"
+PIECE_CHARACTERS_MAX = 256
+"""Models have some 16; each character is a place to split a piece."""
+
+
+def byte_token(value: int) -> str:
+    """Return the text of the token for a byte."""
+    return f"<0x{value:02X}>"
+
+
+_BYTE_OF = {byte_token(value): value for value in range(256)}
+
+
+def is_byte_token(text: str) -> bool:
+    """Say whether a token's text is that of a byte."""
+    return text in _BYTE_OF
+
+
+def splits_of(ids: Mapping[str, int]) -> Iterator[tuple[str, str]]:
+    """Yield each split of a piece into two pieces: by the piece's id, then by those of the two.
+
+    `ids` are those of all pieces. Raises TokenizerUnknown.
+    """
+    for piece in sorted(ids, key=ids.__getitem__):
+        if len(piece) > PIECE_CHARACTERS_MAX:
+            raise TokenizerUnknown(f"A piece has {len(piece)} characters.")
+        splits = [(piece[:at], piece[at:]) for at in range(1, len(piece))]
+        found = [(left, right) for left, right in splits if left in ids and right in ids]
+        yield from sorted(found, key=lambda split: (ids[split[0]], ids[split[1]]))
+
+
+def merges_by_score(
+    tokens: Sequence[str], types: Sequence[int], scores: Sequence[float]
+) -> tuple[str, ...]:
+    """Return the merges of a vocabulary: of the greatest scores first, then of long pieces.
+
+    So do transformers. The runs of spaces have one score, and grow from the left in this order.
+    """
+    ids = {text: i for i, text in enumerate(tokens) if types[i] == NORMAL}
+
+    def rank(split: tuple[str, str]) -> tuple[float, int, int]:
+        left, right = split
+        return scores[ids[left + right]], len(left), len(right)
+
+    return tuple(map(" ".join, sorted(splits_of(ids), key=rank, reverse=True)))
+
+
+def missing_bytes(tokens: Sequence[str], types: Sequence[int]) -> frozenset[int]:
+    """Return the byte values without a token of their own."""
+    known = {_BYTE_OF.get(text) for text, kind in zip(tokens, types, strict=True) if kind == BYTE}
+    return frozenset(set(range(256)) - known)
+
+
+def token_bytes(text: str, kind: int) -> bytes:
+    """Return the bytes of a token's text; a control token has none. Raises TokenizerUnknown."""
+    if kind == BYTE:
+        if text not in _BYTE_OF:
+            raise TokenizerUnknown(f"The token {text!r} isn't one of a byte.")
+        return bytes([_BYTE_OF[text]])
+    if kind == NORMAL:
+        return text.replace(SPACE, " ").encode()
+    return text.encode() if kind == USER_DEFINED else b""
+
+
+def backend(
+    data: TokenizerData, vocabulary: dict[str, int], merges: Sequence[tuple[str, str]]
+) -> Backend:
+    """Build the library's tokenizer without control tokens. Raises TokenizerUnknown.
+
+    A character without a piece is tokenised as its bytes, which are never merged.
+    """
+    if data.pre not in (SPACED, PLAIN):
+        raise TokenizerUnknown(f"A SentencePiece tokenizer has no pre-tokenizer {data.pre!r}.")
+    if missing := missing_bytes(data.tokens, data.types):
+        raise TokenizerUnknown(
+            f"{len(missing)} bytes have no token, as {byte_token(min(missing))}."
+        )
+    bytes_too = vocabulary | {
+        text: i for i, text in enumerate(data.tokens) if data.types[i] == BYTE
+    }
+    with library_errors("vocabulary"):
+        model = models.BPE(vocab=bytes_too, merges=list(merges), byte_fallback=True)
+    built = Backend(model)
+    built.normalizer = normalizers.Replace(" ", SPACE)
+    return built
