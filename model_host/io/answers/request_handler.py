@@ -101,12 +101,8 @@ class RequestHandler:
             log.info("the turn changed", conversation=short(held.id), request=short(request_id))
             return True
         if isinstance(refusal, ObligationsOpen) and _queues(held, request_id):
-            log.info(
-                "waiting for results",
-                conversation=short(held.id),
-                request=short(request_id),
-                detail=refusal.detail,
-            )
+            # The detail names calls in the words of a member: it is not for the log (HOST-85).
+            log.info("waiting for results", conversation=short(held.id), request=short(request_id))
             return False
         # Rendering, and waiting for a profile, take their time.
         refusal = refusal or expired(request_of(held, request_id), now_ms())

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
+from structlog.testing import capture_logs
 
 from model_host.io.answers import request_handler
 from model_host.io.server import HostServer
@@ -25,6 +26,7 @@ from replica.log.body import (
     Tools,
 )
 from tests.model_host.io.served_host import ServedHost
+from tests.support.callers import until
 from tests.support.talk import Talk, key_of
 from tests.support.writers import Writer
 from tests.support.writers import said as by
@@ -112,6 +114,17 @@ async def test_a_request_that_waits_for_results_is_refused_at_its_time(served: S
         request = await talk.request(tokens=2, answer_by_ms=now_ms() + 500)
         answer = await talk.answer(request)  # nothing else happens that would wake the host
     assert answer.finish_detail.startswith("REQUEST_EXPIRED: ")
+
+
+async def test_the_log_of_a_wait_for_results_has_no_words_of_a_member(served: ServedHost):
+    async with served.host() as host:
+        talk = await Talk.begin(served.replica, host.key)
+        await talk.ask("hi", tokens=2)
+        with capture_logs() as logs:
+            await talk.add(Message(Speaker.ASSISTANT, (ToolCall("my PIN is 4711", "sum", "{}"),)))
+            await talk.request(tokens=2)
+            await until(lambda: any(line["event"] == "waiting for results" for line in logs))
+    assert "4711" not in str(logs)
 
 
 async def test_a_grant_that_comes_while_a_context_is_rendered_is_named_by_the_seal(
