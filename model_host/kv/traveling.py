@@ -28,8 +28,8 @@ class Offered:
 def offered(held: Conversation) -> list[Offered]:
     """Return the checkpoints of a conversation that its hosts wrote, in no order.
 
-    Each follows the answer whose context it holds, and is by the author of that answer's
-    seal (CKPT-24).
+    Each follows the answer whose context it holds, and nothing else, and is by the author of
+    that answer's seal (CKPT-23).
     """
     log, found = held.log, []
     for node in held.order.nodes.values():
@@ -39,6 +39,8 @@ def offered(held: Conversation) -> list[Offered]:
             entry = log.entries[child]
             header = entry.header
             if header.kind != Kind.CHECKPOINT or header.author != node.author:
+                continue
+            if header.parents != (node.generation,):
                 continue
             body = log.body(child)
             if isinstance(body, Checkpoint) and log.membership.is_visible(entry):

@@ -51,7 +51,9 @@ def test_one_of_another_host_or_behind_another_entry_is_not() -> None:
     heads = [scene.held.log.entries[i] for i in scene.held.log.membership_heads()]
     scene.add(Member(Grant(other.public, Role.HOST)), heads)
     write(scene, (answer,), Author(other.key, 5))
-    write(scene, (scene.held.order.tips()[-1].id,))
+    seal = scene.held.order.tips()[-1].id
+    write(scene, (seal,))
+    write(scene, tuple(sorted((seal, answer))))  # CKPT-23: its only parent is the answer
     assert offered(scene.held) == []
 
 
