@@ -20,6 +20,7 @@ import structlog
 from model_host.errors import (
     ArchiveError,
     CheckpointError,
+    CheckpointMissing,
     CheckpointWriteFailed,
     PrefillCancelled,
 )
@@ -281,10 +282,15 @@ class HubCheckpoints:
     async def _upload(self, held: Conversation, offer: Offer) -> None:
         """Upload the newest checkpoint of a profile, if it is worth it and there is room."""
         spaces = self._profiles.namespaces(offer)
-        manifests = await self._profiles.manifests(held.id)
-        namespace = spaces.stored(held) if spaces is not None else b""
-        manifest = next((m for m in manifests if m.namespace == namespace), None)
-        if manifest is None or not self._is_wanted(held, manifest):
+        if spaces is None:
+            return
+        namespace = spaces.stored(held)
+        await self._profiles.manifests(held.id)  # behind those that are being written
+        try:
+            manifest = await asyncio.to_thread(self._pages.newest, held.id, namespace)
+        except CheckpointMissing:
+            return
+        if not self._is_wanted(held, manifest):
             return
         with unnamed_file(self._folder) as file:
             write = partial(write_archive, file, self._pages, self._ring_key, held.id, manifest)

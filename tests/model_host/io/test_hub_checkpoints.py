@@ -100,6 +100,20 @@ async def test_a_later_answer_replaces_the_archive_and_evict_removes_it(hosts: T
         assert hosts.blobs(talk) == []
 
 
+async def test_a_checkpoint_whose_namespace_is_distrusted_is_not_uploaded(hosts: TinyHosts):
+    """PAGE-16: every other host of the ring would use its pages."""
+    talk = await hosts.talk("one")
+    async with hosts.host("one") as host:
+        await talk.ask(LONG, tokens=2)
+        await until(lambda: host.thread.counts.writes.written == 1)
+        held, tier = host.replica.shelf[talk.id], host.hub_tier
+        (manifest,) = await host.profiles.manifests(talk.id)
+        tier._tier = replace(tier._tier, bytes_max=BUDGET)
+        host.profiles.pages.distrust(manifest.namespace)
+        await tier._upload(held, host.offer)
+        assert (tier.counters.uploaded, hosts.blobs(talk)) == (0, [])
+
+
 async def test_the_oldest_archive_makes_room_within_the_budget(hosts: TinyHosts):
     first, second = await hosts.talk("one"), await hosts.talk("one")
     async with hosts.host("one", hub_checkpoint_bytes_max=150_000) as host:
