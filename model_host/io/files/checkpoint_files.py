@@ -13,7 +13,7 @@ is written without the lock under which manifests are listed, read and removed.
 
 import os
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from io import FileIO
@@ -156,10 +156,9 @@ class Checkpoints:
         They are authentic: the caller has checked their seals. The locations of the pieces
         in `head` are not used. Raises what `save` and `payloads` raise; CheckpointCorrupt
         for a payload with another length or digest than its piece has, and CheckpointDropped
-        for a namespace that is distrusted.
+        for a namespace that is distrusted, from the start or meanwhile.
         """
-        if head.namespace in self._distrusted:
-            raise CheckpointDropped("The namespace is distrusted until the host starts again.")
+        _check_trusted(head.namespace, self._distrusted)
         self._check_size(head.nbytes)
         with self._writing, self._files.writing(conversation) as folder:
             self.make_room(head.nbytes)
@@ -207,6 +206,8 @@ class Checkpoints:
             manifest = replace(head, pieces=pieces)
             draft = self._write_draft(folder, manifest, files)
             with self._lock:
+                # A page may have been found wrong meanwhile.
+                _check_trusted(head.namespace, self._distrusted)
                 path = self._publish(draft, files, discards)
         except OSError as error:
             files.undo()
@@ -348,6 +349,11 @@ class Checkpoints:
         self._discards += 1
         self.counters.corrupt += 1
         self._files.prune(folder, MANIFESTS_MAX, spared=self._new)
+
+
+def _check_trusted(namespace: bytes, distrusted: Container[bytes]) -> None:
+    if namespace in distrusted:
+        raise CheckpointDropped("The namespace is distrusted until the host starts again.")
 
 
 def _checked(piece: Piece, payload: Bytes) -> Payload:
