@@ -37,7 +37,7 @@ export function refusal(error) {
   return new Refused(stated.reason, error.details, stated.nextStep, stated);
 }
 
-// Events: draft {text}, answer {request, text, refused}, warning, refused, retry, durable, failed.
+// Events: draft {request, text}, answer {request, text, refused}, warning, refused, retry, durable, failed.
 export class Client extends EventEmitter {
   constructor(address, folder) {
     super();
@@ -52,7 +52,7 @@ export class Client extends EventEmitter {
     this.stub = new SyncService(address, grpc.credentials.createInsecure(), OPTIONS); // connects at the first call
     this.beginEpoch();
     // texts, seals: of generations to be told and of their seals, by id; told: own requests, whether their answer was told; cursor: lane heads as of the last Hint, latest last
-    Object.assign(this, { texts: new Map(), seals: new Map(), told: new Map(), draft: {}, cursor: new Map(), ending: new AbortController(), flushing: Promise.resolve() });
+    Object.assign(this, { texts: new Map(), seals: new Map(), told: new Map(), drafts: new Map(), cursor: new Map(), ending: new AbortController(), flushing: Promise.resolve() });
     if (process.platform !== 'linux') return; // One process at a time: the kernel drops such a name with its process.
     this.lock = net.createServer().unref().on('error', () => this.emit('failed', new Refused('FOLDER_TAKEN', 'another process uses the folder.', 'End it first.')));
     this.lock.listen(`\0antiphon ${createHash('sha256').update(fs.realpathSync(folder)).digest('hex')}`);
@@ -236,11 +236,11 @@ export class Client extends EventEmitter {
     this.texts.set(name, { parent, ...e.shown(raw.body) });
   }
 
-  receiveDraft({ request, run, byte_offset: offset, data }) {
-    if (offset === 0) this.draft = { request, run, size: 0, text: '' }; // a new run, or a new Watch
-    if (run !== this.draft.run || offset !== this.draft.size || !data.length) return;
-    Object.assign(this.draft, { size: this.draft.size + data.length, text: this.draft.text + data });
-    this.emit('draft', { text: this.draft.text });
+  receiveDraft({ request, run, byte_offset: offset, data }, name = request.toString('hex')) {
+    const draft = offset ? this.drafts.get(name) : { run, size: 0, text: '' }; // 0: a new run, or a new Watch
+    if (this.told.get(name) !== false || run !== draft?.run || offset !== draft.size) return; // others' answers are drafted between
+    this.drafts.set(name, { run, size: offset + data.length, text: draft.text + data });
+    if (data.length) this.emit('draft', { request: name, text: draft.text + data });
   }
 
   // Tell the answer to an own request, by the host we named: the ids that it signed lead to the request (LINK-96).
@@ -249,7 +249,7 @@ export class Client extends EventEmitter {
     const isOpen = this.told.get(asked) === false; // a Watch that ended before its Hint says it again
     const isProved = shown?.parent === (sealed || asked) && (!sealed || this.seals.get(sealed) === asked);
     if (isOpen && !isProved) throw new Refused('ANSWER_UNPROVED', 'the hub names an answer that the host did not give to this request.', 'Ask the operator.');
-    this.texts.delete(answer); this.seals.delete(sealed); // where it is told again, its entry comes again
+    this.texts.delete(answer); this.seals.delete(sealed); this.drafts.delete(asked); // where it is told again, its entry comes again
     if (isOpen && this.told.set(asked, true)) this.emit('answer', { request: asked, text: shown.text, refused: shown.fault || (sealed ? '' : shown.detail) });
   }
 
