@@ -144,8 +144,9 @@ class HubCheckpoints:
         if not found:
             return
         try:
-            async with asyncio.timeout(self._patience_s(found[0], loaded)), self._fetching:
-                await self._fetch_first(held, loaded, found[0], first, is_wanted)
+            missing = await self._missing(held, loaded.offer, found[0].body.tokens, first)
+            async with asyncio.timeout(_patience_s(missing, loaded)), self._fetching:
+                await self._fetch_first(held, loaded, found[0], missing, is_wanted)
         except PrefillCancelled:
             log.info("fetch cancelled", conversation=short(held.id))
         except CheckpointWriteFailed as error:  # of the disk, and no fault of the archive
@@ -168,20 +169,14 @@ class HubCheckpoints:
             self.counters.missed += 1
             log.warning("checkpoint from the hub came too slowly", conversation=short(held.id))
 
-    def _patience_s(self, offer: Offered, loaded: Loaded) -> float:
-        """Return how long a download may take: not longer than computing, where that is known."""
-        row_s = loaded.thread.cost.rates.row_s
-        return max(FETCH_S_MIN, offer.body.tokens * row_s) if row_s is not None else FETCH_S
-
     async def _fetch_first(
         self,
         held: Conversation,
         loaded: Loaded,
         best: Offered,
-        ids: Ids,
+        missing: int,
         is_wanted: Callable[[], bool],
     ) -> None:
-        missing = await self._missing(held, loaded.offer, best.body.tokens, ids)
         token_bytes = loaded.thread.engine.memory.bytes_per_token
         self._cost.set_row(loaded.thread.cost.rates.row_s)
         if not missing:
@@ -400,6 +395,12 @@ class HubCheckpoints:
         left = {i: [o for o in kept if not o.has_expired(now)] for i, kept in self._kept.items()}
         self._kept = {i: kept for i, kept in left.items() if kept or i in self._replica.shelf}
         return [one for kept in self._kept.values() for one in kept]
+
+
+def _patience_s(missing: int, loaded: Loaded) -> float:
+    """Return how long a download may take: not longer than computing, where that is known."""
+    row_s = loaded.thread.cost.rates.row_s
+    return max(FETCH_S_MIN, missing * row_s) if row_s is not None else FETCH_S
 
 
 def _read(file: FileIO, at: int) -> bytes:

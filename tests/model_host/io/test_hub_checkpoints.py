@@ -1,5 +1,6 @@
 """Checkpoints at the hub: uploaded, found by another host of the ring, refused if changed."""
 
+import asyncio
 import hashlib
 import os
 from collections.abc import AsyncIterator
@@ -302,6 +303,38 @@ async def test_an_archive_that_is_gone_or_slow_is_not_waited_for(hosts: TinyHost
         assert prefilled(answer)
         assert answer.token_ids == right.token_ids
         assert (tier.counters.missed, tier.counters.restored) == (1, 0)
+
+
+async def test_what_is_in_memory_shortens_the_wait_for_an_archive(
+    hosts: TinyHosts, monkeypatch: pytest.MonkeyPatch
+):
+    """CKPT-24: only the rest would be computed."""
+    talk = await hosts.talk("one")
+    async with hosts.host("one", hub_checkpoint_bytes_max=BUDGET) as host:
+        tier = host.hub_tier
+        request, _ = await talk.ask(LONG, tokens=4)
+        await until(lambda: tier.counters.uploaded == 1)
+        held, waited = host.replica.shelf[talk.id], asyncio.Event()
+        branch = gather_branch(held, held.order.nodes[held.order.seal_of[request]], Contexts(0))
+        ids = render_branch(branch, host.offer.renderer).context.ids
+        ids = [*ids, *held.log.body(held.order.generation_of(request)).token_ids]
+
+        async def one_missing(*_: object) -> int:
+            return 1
+
+        async def never(*_: object) -> float:
+            waited.set()
+            await asyncio.Event().wait()
+            return 0.0
+
+        monkeypatch.setattr(tier, "_missing", one_missing)
+        monkeypatch.setattr(tier, "_download", never)
+        async with host.profiles.using(host.offer) as loaded:
+            loaded.thread.cost.set_row(1.0)
+            async with asyncio.timeout(30):  # the whole archive would be 80 s of computing
+                await tier.fetch(held, loaded, ids)
+        assert waited.is_set()
+        assert tier.counters.missed == 1
 
 
 async def test_a_conversation_that_was_closed_is_forgotten_with_its_last_archive(
