@@ -109,6 +109,8 @@ class HubCheckpoints:
         self._due: dict[ConversationId, tuple[float, Offer]] = {}
         self._noted = asyncio.Event()
         self._kept: dict[ConversationId, list[Offered]] = {}
+        self._uploading: ConversationId | None = None
+        """The conversation of the upload in progress, unless it was evicted meanwhile."""
         self._refused: deque[EntryId] = deque(maxlen=REFUSED_MAX)
         self._lines = Repeated()
 
@@ -254,11 +256,14 @@ class HubCheckpoints:
             held = self._replica.shelf.get(conversation)
             if held is None or self._replica.hub.ending(conversation) is not None:
                 continue
+            self._uploading = conversation
             try:
                 await self._upload(held, offer)
             except AntiphonError as error:
                 self.counters.upload_failures += 1
                 log.warning("checkpoint not uploaded", **_fields(held, error))
+            if self._uploading is None:  # what was uploaded behind an Evict goes too
+                await self.forget(held)
 
     async def _next_due(self) -> tuple[ConversationId, Offer]:
         """Wait for the conversation that is due first, and remove it from those that wait."""
@@ -349,17 +354,19 @@ class HubCheckpoints:
     # --- what is kept at the hub --------------------------------------------------------
 
     async def forget(self, held: Conversation) -> int:
-        """Remove the archives of a conversation from the hub; return their number.
+        """Remove the archives of a conversation from the hub; return how many are gone.
 
-        One that can't be removed now expires there.
+        One that can't be removed now expires there. One that is being uploaded goes then.
         """
         self._due.pop(held.id, None)
+        if self._uploading == held.id:
+            self._uploading = None
         kept = list(self._kept_of(held))
         try:
             await self._remove(kept)
         except AntiphonError as error:
             log.warning("archives not removed", **_fields(held, error))
-        return len(kept)
+        return len(kept) - len(self._kept_of(held))
 
     async def _remove(self, archives: list[Offered]) -> None:
         """Remove archives from the hub; one that is still there counts until it expires."""

@@ -16,6 +16,7 @@ from model_host.io.server import HostServer
 from model_host.kv import Archive, RestoreCost, conversation_of, encrypt_archive
 from model_host.kv.archive import ARCHIVE_CHUNK_BYTES, ARCHIVE_HEADER_BYTES
 from model_host.rendering import Contexts
+from replica.errors import Unavailable
 from replica.ids import ConversationId, Digest, EntryId
 from replica.io import BlobCalls, now_ms
 from replica.io.calls.host_calls import HostCalls
@@ -113,6 +114,35 @@ async def test_a_checkpoint_whose_namespace_is_distrusted_is_not_uploaded(hosts:
         host.profiles.pages.distrust(manifest.namespace)
         await tier._upload(held, host.offer)
         assert (tier.counters.uploaded, hosts.blobs(talk)) == (0, [])
+
+
+async def test_an_evict_removes_what_is_being_uploaded_and_counts_what_is_gone(
+    hosts: TinyHosts, monkeypatch: pytest.MonkeyPatch
+):
+    talk = await hosts.talk("one")
+    async with hosts.host("one", hub_checkpoint_bytes_max=BUDGET) as host:
+        tier, write, remove = host.hub_tier, BlobCalls.write, BlobCalls.remove
+        evicted = asyncio.Event()
+
+        async def write_evicted(self: BlobCalls, *what: object) -> None:
+            if not evicted.is_set():
+                await tier.forget(host.replica.shelf[talk.id])
+                evicted.set()
+            await write(self, *what)
+
+        async def refuse(*_: object) -> None:
+            raise Unavailable("the hub stops")
+
+        monkeypatch.setattr(BlobCalls, "write", write_evicted)
+        await talk.ask(LONG, tokens=2)
+        await until(lambda: tier.counters.removed == 1)
+        assert (hosts.blobs(talk), tier.nbytes) == ([], 0)
+        await talk.ask("Once more.", tokens=2)
+        await until(lambda: tier.counters.uploaded == 2)
+        monkeypatch.setattr(BlobCalls, "remove", refuse)
+        assert await tier.forget(host.replica.shelf[talk.id]) == 0
+        monkeypatch.setattr(BlobCalls, "remove", remove)
+        assert await tier.forget(host.replica.shelf[talk.id]) == 1
 
 
 async def test_the_oldest_archive_makes_room_within_the_budget(hosts: TinyHosts):
