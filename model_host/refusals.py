@@ -59,6 +59,11 @@ class TemplateUnsupported(GenerationRefused):
     reason = "TEMPLATE_UNSUPPORTED"
     next_step = "Choose another model, or branch off before the entry that its template refuses."
 
+    def __init__(self, detail: str = "", *, is_costly: bool = False, **recovery: Any) -> None:
+        """`is_costly`: it takes more than this host gives; another one may render the context."""
+        super().__init__(detail, **recovery)
+        self.is_costly = is_costly
+
 
 class ToolsUnsupported(GenerationRefused):
     """The model's template has no system turns, in which tools are offered."""

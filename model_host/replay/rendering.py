@@ -5,11 +5,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from model_host.generation import rendering_of
-from model_host.refusals import BodyUnavailable
+from model_host.refusals import BodyUnavailable, GenerationRefused, TemplateUnsupported
 from model_host.rendering import Context, Renderer
 from model_host.replay.case import Case, Collected, SealedContext
 from replica.conversation import Cause
-from replica.errors import HostError
 from replica.ids import Digest, EntryId, short
 
 
@@ -37,10 +36,10 @@ def render_cases(
     """Render every context of a conversation; yield those whose answers are checked.
 
     `profile` is the digest of this host's profile: a seal of that profile must state the very
-    same rendering.
+    same rendering. Raises HostError where rendering fails here and now, which judges no answer.
     """
     children = Counter(sealed.parent for sealed in collected.seals)
-    contexts: dict[EntryId | None, Context | HostError] = {None: renderer.empty}
+    contexts: dict[EntryId | None, Context | GenerationRefused] = {None: renderer.empty}
     for sealed in collected.seals:
         base = contexts[sealed.parent]
         children[sealed.parent] -= 1
@@ -55,20 +54,23 @@ def render_cases(
 
 
 def _extend(
-    sealed: SealedContext, base: Context | HostError, renderer: Renderer, is_ours: bool
-) -> tuple[Context | HostError, Unequal | None]:
+    sealed: SealedContext, base: Context | GenerationRefused, renderer: Renderer, is_ours: bool
+) -> tuple[Context | GenerationRefused, Unequal | None]:
     """Render one seal's entries behind its parent's context; compare with its statements."""
     try:
-        if isinstance(base, HostError):
+        if isinstance(base, GenerationRefused):
             raise base
-        if isinstance(sealed.listing, HostError):
+        if isinstance(sealed.listing, BodyUnavailable):
             raise sealed.listing
         rendered = renderer.extend(base, (sealed.listing,))
     except BodyUnavailable as error:
         entry = EntryId(error.missing[0]) if error.missing else sealed.seal_id
         return error, Unequal(Cause.PART_MISSING, entry, f"the body of {short(entry)} is missing")
-    except HostError as error:
-        return error, Unequal(_cause(is_ours), sealed.seal_id, f"{error.reason}: {error.detail}")
+    except GenerationRefused as error:
+        # A limit is of this host: another one of the same profile may render within its own.
+        is_limit = isinstance(error, TemplateUnsupported) and error.is_costly
+        cause = _cause(is_ours and not is_limit)
+        return error, Unequal(cause, sealed.seal_id, f"{error.reason}: {error.detail}")
     seal = sealed.seal
     here = rendering_of(seal.entries, rendered)
     if here == (seal.render_digest, seal.tokens_per_entry, seal.projections):

@@ -69,7 +69,7 @@ class TemplateRunner:
         """
         with self._lock:
             if self._is_loading and self._is_costly:
-                raise TemplateUnsupported(_COSTLY)
+                raise TemplateUnsupported(_COSTLY, is_costly=True)
             again = not self._is_loading
             return self._rendered({"messages": messages, "header": header, "again": again})
 
@@ -82,7 +82,7 @@ class TemplateRunner:
             self._stop()
             self._is_loading = False
             if self._is_costly:
-                raise TemplateUnsupported(_COSTLY)
+                raise TemplateUnsupported(_COSTLY, is_costly=True)
 
     def interrupt(self) -> None:
         """End the process, without a wait for whom it renders for now: that fails."""
@@ -196,7 +196,7 @@ def _failure_of(process: "subprocess.Popen[bytes]") -> TemplateUnsupported | Hos
     except subprocess.TimeoutExpired:
         return _Ended()
     if status in _COSTLY_ENDS:
-        return TemplateUnsupported(_COSTLY)
+        return TemplateUnsupported(_COSTLY, is_costly=True)
     return HostError(_ABSENT) if status in (1, 2) else _Ended()
 
 

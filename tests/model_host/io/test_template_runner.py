@@ -87,8 +87,9 @@ def test_a_context_for_which_a_template_takes_too_long_is_refused_and_the_next_i
     template = _checked(later(6), "", "", ENCODER)[0].template
     for _ in range(2):
         assert template.literals(["user"] * 5, header=False)[0] == "5"
-        with pytest.raises(TemplateUnsupported, match="too much"):
+        with pytest.raises(TemplateUnsupported, match="too much") as refused:
             template.literals(["user"] * 6, header=False)
+        assert refused.value.is_costly
         assert template.literals(["user"] * 7, header=False)[0] == "7"
 
 

@@ -2,6 +2,10 @@
 
 from dataclasses import replace
 
+import pytest
+
+from model_host.errors import RenderingInterrupted
+from model_host.refusals import TemplateUnsupported
 from model_host.rendering import Renderer, Template
 from model_host.replay.case import Collected, collect
 from model_host.replay.rendering import render_cases
@@ -59,6 +63,31 @@ def test_a_template_that_refuses_the_context_is_another_template():
     strict = Renderer.load(Template("{{ raise_exception('no') }}" + ALTERNATING), ENCODER)
     (one,) = render_cases(collect(scene.held), strict, OTHER)
     assert one.problem.cause is Cause.OTHER_TEMPLATE
+
+
+class Failing:
+    """A renderer that fails."""
+
+    empty = RENDERER.empty
+
+    def __init__(self, error: Exception) -> None:
+        self.error = error
+
+    def extend(self, *_args):
+        raise self.error
+
+
+def test_what_fails_at_this_host_is_no_difference():
+    scene = Answered()
+    scene.asks("a")
+    collected = collect(scene.held)
+    with pytest.raises(RenderingInterrupted):
+        list(render_cases(collected, Failing(RenderingInterrupted()), HERE.profile))
+    costly = Failing(TemplateUnsupported("too much time", is_costly=True))
+    (one,) = render_cases(collected, costly, HERE.profile)
+    assert one.problem.cause is Cause.OTHER_TEMPLATE
+    (one,) = render_cases(collected, Failing(TemplateUnsupported("no")), HERE.profile)
+    assert one.problem.cause is Cause.RENDERING
 
 
 def test_a_missing_body_stops_its_own_branch_alone():
