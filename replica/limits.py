@@ -220,6 +220,8 @@ GRAMMAR_CPU_S_MAX = 2.0
 GRAMMAR_MEMORY_BYTES_MAX = 1024**3
 REPLAY_TOKENS_MAX = 1 << 23
 """Most tokens of all contexts together, each counted in full: memory for their ids."""
+REPLAY_ENTRIES_MAX = 1 << 20
+"""Most entries that the seals of a replay list; one that several list counts for each."""
 REPLAYS_UNREAD_MAX = 4
 """Replays that are computed and not read yet; the oldest is dropped for another one."""
 EXPORTS_MAX = 16

@@ -342,6 +342,11 @@ MEANINGS = {
         "tokens of all contexts of a replay together (HOST-72)",
         "REPLAY_TOO_LARGE",
     ),
+    "REPLAY_ENTRIES_MAX": (
+        "quota",
+        "entries that the seals of a replay list together",
+        "REPLAY_TOO_LARGE",
+    ),
     "REPLAYS_UNREAD_MAX": (
         "quota",
         "replays that are computed and not read; the oldest goes",

@@ -7,7 +7,7 @@ before and after, and appends the seal only where both are the same.
     gather ─► Gathered ─► plan ─► Plan, or a refusal
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
@@ -161,24 +161,34 @@ def listing_of(
     heads: tuple[EntryId, ...],
     *,
     asks: bool = True,
+    items: MutableMapping[tuple[EntryId, bool], ContextItem] | None = None,
 ) -> Listing:
     """Collect the entries that a seal lists; `heads` are its membership heads.
 
-    Without `asks`, its request is still to come, and is none of them.
+    Without `asks`, its request is still to come, and is none of them. Seals of one conversation
+    that are read at one moment share their `items`.
 
     Raises BodyUnavailable.
     """
-    items = []
+    known = items if items is not None else {}
+    listed = []
     for entry_id in entries:
-        body = held.log.body(entry_id)
-        if body is None and not held.log.is_malformed(entry_id):
-            raise BodyUnavailable(missing=(entry_id,))
-        header = held.log.entries[entry_id].header
-        answered = _answered(held, header.parents[0]) if isinstance(body, Generation) else None
-        is_final = asks and entry_id == entries[-1]
-        items.append(ContextItem(entry_id, body, is_final, header.parents, header.author, answered))
+        key = entry_id, asks and entry_id == entries[-1]
+        if key not in known:
+            known[key] = _item(held, entry_id, is_final=key[1])
+        listed.append(known[key])
     # By the heads that the seal names, so that every host renders its list alike.
-    return Listing(tuple(items), held.log.roster.at(heads).owner_keys())
+    return Listing(tuple(listed), held.log.roster.at(heads).owner_keys())
+
+
+def _item(held: Conversation, entry_id: EntryId, *, is_final: bool) -> ContextItem:
+    """Return an entry as a seal lists it. Raises BodyUnavailable."""
+    body = held.log.body(entry_id)
+    if body is None and not held.log.is_malformed(entry_id):
+        raise BodyUnavailable(missing=(entry_id,))
+    header = held.log.entries[entry_id].header
+    answered = _answered(held, header.parents[0]) if isinstance(body, Generation) else None
+    return ContextItem(entry_id, body, is_final, header.parents, header.author, answered)
 
 
 def _answered(held: Conversation, seal: EntryId) -> Asked:

@@ -23,7 +23,7 @@ from typing import Self
 from model_host.refusals import TemplateUnsupported
 from model_host.rendering.contents import APART, Contents, begins_with_text
 from model_host.rendering.fragments import Fragment, Turn
-from model_host.rendering.room import Room, RoomyEncoder
+from model_host.rendering.room import Bound, RoomyEncoder
 from model_host.rendering.template import (
     ROLES,
     Encoder,
@@ -172,18 +172,18 @@ class Renderer:
         return self._local is not None
 
     def extend(
-        self, base: Context, listings: Sequence[Listing], room: Room | None = None
+        self, base: Context, listings: Sequence[Listing], room: Bound | None = None
     ) -> Rendered:
         """Render the entries that one or more seals list behind the context `base`.
 
-        Raises ContextTooLong as soon as `room` holds no more, and ToolsUnsupported,
+        Raises what `room` raises as soon as it holds no more, and ToolsUnsupported,
         MediaUnsupported, OpaqueRequired, TokensControl, TokensForeign, TokenizerBytesMissing
         or TemplateUnsupported, which the host logs.
         """
         projections: list[Projected] = []
         new: list[Fragment] = []
         place = base.place
-        encoder = RoomyEncoder(self.encoder, room, self._least_tokens(base)) if room else None
+        encoder = RoomyEncoder(self.encoder, room, self.least_tokens(base)) if room else None
         contents = Contents(encoder, self.turns) if encoder else self._contents
         for listing in listings:
             for item in listing.items:
@@ -215,7 +215,7 @@ class Renderer:
             tuple(projections),
         )
 
-    def _least_tokens(self, base: Context) -> int:
+    def least_tokens(self, base: Context) -> int:
         """Return tokens that each longer context has: the literals of another one may change."""
         if self.is_local:
             return len(base.ids)

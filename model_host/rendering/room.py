@@ -1,10 +1,18 @@
 """The room of a model's context: where it is exceeded, tokenising stops (HOST-14). Pure."""
 
 from dataclasses import dataclass
+from typing import Protocol
 
 from model_host.refusals import ContextTooLong
 from model_host.rendering.template import Encoder
 from replica.ids import Digest
+
+
+class Bound(Protocol):
+    """A bound on the tokens of a context, asked before and behind each text."""
+
+    def check(self, tokens: int, *, is_all: bool = False) -> None:
+        """Raise an error if a context has at least so many tokens, and that is too many."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +39,7 @@ class RoomyEncoder:
     A text of some megabytes takes seconds, and its bytes tell soon that it is too long.
     """
 
-    def __init__(self, encoder: Encoder, room: Room, tokens: int) -> None:
+    def __init__(self, encoder: Encoder, room: Bound, tokens: int) -> None:
         """Tokenise behind `tokens` tokens of the context."""
         self._encoder = encoder
         self._room = room

@@ -7,11 +7,13 @@ in other threads while entries are admitted.
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from model_host.errors import ReplayTooLarge
 from model_host.generation import listing_of
 from model_host.refusals import BodyUnavailable
-from model_host.rendering import Listing
+from model_host.rendering import ContextItem, Listing
 from replica.conversation import Conversation
 from replica.ids import ConversationId, Digest, EntryId, short
+from replica.limits import REPLAY_ENTRIES_MAX
 from replica.log import Generation, Kind, Request, Seal
 from replica.order import SealNode
 from replica.refusals import ArgumentInvalid
@@ -75,7 +77,7 @@ def collect(held: Conversation, first: EntryId | None = None) -> Collected:
     """Read the answers of a conversation; with `first`, those whose context has that entry.
 
     That entry may be the answer itself, or its seal. Raises ArgumentInvalid for an unknown one,
-    and for one that leaves no answer.
+    and for one that leaves no answer; ReplayTooLarge where seals repeat too many entries.
     """
     if first is not None and first not in held.log.entries:
         raise ArgumentInvalid(f"from_entry: {short(first)} is no entry of this conversation")
@@ -92,12 +94,16 @@ def collect(held: Conversation, first: EntryId | None = None) -> Collected:
         while each is not None and each.id not in needed:
             needed.add(each.id)
             each = each.parent
+    listed = [node for node in nodes if node.id in needed]
+    if sum(len(node.seal.entries) for node in listed) > REPLAY_ENTRIES_MAX:
+        raise ReplayTooLarge
     answers = {node.id: _case(held, node) for node in chosen}
+    items: dict[tuple[EntryId, bool], ContextItem] = {}
     return Collected(
         held.id,
         held.log.digest,
         len(held.log),
-        tuple(_sealed(held, n, answers.get(n.id)) for n in nodes if n.id in needed),
+        tuple(_sealed(held, node, answers.get(node.id), items) for node in listed),
         tuple(
             sorted(
                 (case.entry for case in answers.values()),
@@ -127,10 +133,15 @@ def _case(held: Conversation, node: SealNode) -> Case:
     return Case(node.generation, node.id, request_id, request, node.seal, answer, cancelled)
 
 
-def _sealed(held: Conversation, node: SealNode, case: Case | None) -> SealedContext:
+def _sealed(
+    held: Conversation,
+    node: SealNode,
+    case: Case | None,
+    items: dict[tuple[EntryId, bool], ContextItem],
+) -> SealedContext:
     listing: Listing | BodyUnavailable
     try:
-        listing = listing_of(held, node.seal.entries, node.seal.membership_heads)
+        listing = listing_of(held, node.seal.entries, node.seal.membership_heads, items=items)
     except BodyUnavailable as error:
         listing = error
     parent = node.parent.id if node.parent is not None else None

@@ -8,6 +8,7 @@ many parts, each under one.
 """
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 
@@ -94,12 +95,13 @@ def _fitting(collected: Collected, renderer: Renderer) -> list[EntryId]:
     It looks at no more tokens than a replay may have.
     """
     found, tokens = [], 0
-    for one in render_cases(collected, renderer, _NO_PROFILE):
-        tokens += len(one.context.ids)
-        if tokens > REPLAY_TOKENS_MAX:
-            break
-        if one.problem is None:
-            found.append(one.case.entry)
+    with suppress(ReplayTooLarge):
+        for one in render_cases(collected, renderer, _NO_PROFILE):
+            tokens += len(one.context.ids)
+            if tokens > REPLAY_TOKENS_MAX:
+                break
+            if one.problem is None:
+                found.append(one.case.entry)
     return found
 
 

@@ -4,12 +4,14 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from model_host.errors import ReplayTooLarge
 from model_host.generation import rendering_of
 from model_host.refusals import BodyUnavailable, GenerationRefused, TemplateUnsupported
 from model_host.rendering import Context, Renderer
 from model_host.replay.case import Case, Collected, SealedContext
 from replica.conversation import Cause
 from replica.ids import Digest, EntryId, short
+from replica.limits import REPLAY_TOKENS_MAX
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,22 +32,46 @@ class RenderedCase:
     problem: Unequal | None = None
 
 
+class _Added:
+    """The tokens that seals add to contexts, where also those of refused contexts count.
+
+    These take as much time as others, and are in no context that is counted in the end.
+    """
+
+    def __init__(self) -> None:
+        self._tokens = self._behind = self._most = 0
+
+    def begin(self, tokens: int) -> None:
+        """Begin to render behind a context of at least so many tokens."""
+        self._tokens += self._most - self._behind
+        self._behind = self._most = tokens
+
+    def check(self, tokens: int, *, is_all: bool = False) -> None:  # noqa: ARG002  # as Bound has it
+        """Raise ReplayTooLarge if all seals together add too many."""
+        self._most = max(self._most, tokens)
+        if self._tokens + self._most - self._behind > REPLAY_TOKENS_MAX:
+            raise ReplayTooLarge
+
+
 def render_cases(
     collected: Collected, renderer: Renderer, profile: Digest
 ) -> Iterator[RenderedCase]:
     """Render every context of a conversation; yield those whose answers are checked.
 
     `profile` is the digest of this host's profile: a seal of that profile must state the very
-    same rendering. Raises HostError where rendering fails here and now, which judges no answer.
+    same rendering. Raises ReplayTooLarge, and HostError where rendering fails here and now, which
+    judges no answer.
     """
     children = Counter(sealed.parent for sealed in collected.seals)
     contexts: dict[EntryId | None, Context | GenerationRefused] = {None: renderer.empty}
+    added = _Added()
     for sealed in collected.seals:
         base = contexts[sealed.parent]
         children[sealed.parent] -= 1
         if not children[sealed.parent] and sealed.parent is not None:
             del contexts[sealed.parent]
-        context, problem = _extend(sealed, base, renderer, sealed.seal.profile == profile)
+        is_ours = sealed.seal.profile == profile
+        context, problem = _extend(sealed, base, renderer, added, is_ours=is_ours)
         if children[sealed.seal_id]:
             contexts[sealed.seal_id] = context
         if sealed.case is not None:
@@ -54,7 +80,12 @@ def render_cases(
 
 
 def _extend(
-    sealed: SealedContext, base: Context | GenerationRefused, renderer: Renderer, is_ours: bool
+    sealed: SealedContext,
+    base: Context | GenerationRefused,
+    renderer: Renderer,
+    added: _Added,
+    *,
+    is_ours: bool,
 ) -> tuple[Context | GenerationRefused, Unequal | None]:
     """Render one seal's entries behind its parent's context; compare with its statements."""
     try:
@@ -62,7 +93,8 @@ def _extend(
             raise base
         if isinstance(sealed.listing, BodyUnavailable):
             raise sealed.listing
-        rendered = renderer.extend(base, (sealed.listing,))
+        added.begin(renderer.least_tokens(base))
+        rendered = renderer.extend(base, (sealed.listing,), added)
     except BodyUnavailable as error:
         entry = EntryId(error.missing[0]) if error.missing else sealed.seal_id
         return error, Unequal(Cause.PART_MISSING, entry, f"the body of {short(entry)} is missing")

@@ -19,7 +19,8 @@ from model_host.replay import (
 from model_host.sampling import RECIPE_DIGEST, SamplerState
 from replica.conversation import Finding, ReplayMode, extend_digest, start_digest
 from replica.ids import Digest, EntryId
-from replica.log.body import FinishReason, Generation, Usage
+from replica.log.body import FinishReason, Generation, Request, Sampling, Seal, Usage
+from replica.log.entry import Conflict, Entry
 from tests.model_host.generation.test_text import Bytes as Decoder
 from tests.model_host.kv.paged import SLAB_BYTES
 from tests.model_host.number_engine import VOCAB, NumberEngine, answer
@@ -82,6 +83,19 @@ class Answered(Scene):
             stream = extend_digest(start_digest(request, 7), told.token_ids)
             told = replace(told, draft_digest=stream)
         return self.host_writes(told, seal_id)
+
+    def answers_though_refused(self, last: Entry) -> EntryId:
+        """Ask behind an entry on a branch of its own; answer as no honest host would."""
+        body = Request(self.host.public, Sampling())
+        request = self.add(body, [last], conflict=Conflict.FORK).id
+        ready = self.ready(request)
+        counts = (1,) * len(ready.entries)
+        seal = Seal(
+            request, None, ready.entries, HOST.digest, ready.context_digest, Digest(bytes(32)),
+            counts, ready.membership_heads,
+        )  # fmt: skip
+        seal_id = self.host_writes(seal, request)
+        return self.host_writes(Generation((), (), 0, FinishReason.INTERRUPTED), seal_id)
 
 
 class Replaying:

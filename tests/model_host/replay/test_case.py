@@ -4,12 +4,16 @@ from dataclasses import replace
 
 import pytest
 
+from model_host.errors import ReplayTooLarge
 from model_host.refusals import BodyUnavailable
+from model_host.replay import case
 from model_host.replay.case import collect
 from replica.ids import EntryId
 from replica.log.body import FinishReason, Generation
+from replica.order.tail import frontier
 from replica.refusals import ArgumentInvalid
 from tests.model_host.replay.replayed import Answered
+from tests.support.writers import said
 
 
 def test_seals_come_with_parents_first_and_answers_in_the_order_of_the_log():
@@ -68,3 +72,23 @@ def test_a_missing_body_is_part_of_what_is_collected():
     assert sealed[first].case.recorded is None
     assert isinstance(sealed[second].listing, BodyUnavailable)
     assert sealed[second].listing.missing == (first,)
+
+
+def test_seals_that_list_the_same_entries_share_them_and_are_bounded(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    scene = Answered()
+    (text,) = frontier(scene.held.order, None)
+    last = scene.add(said("a"), [scene.held.log.entries[text]])
+    for _ in range(2):
+        scene.answers_though_refused(last)
+    one, other = collect(scene.held).seals
+    assert one.listing.items[-2] is other.listing.items[-2]
+    assert one.listing.items[-1] is not other.listing.items[-1]
+    listed = len(one.seal.entries) + len(other.seal.entries)
+    monkeypatch.setattr(case, "REPLAY_ENTRIES_MAX", listed)
+    assert len(collect(scene.held).order) == 2
+    monkeypatch.setattr(case, "REPLAY_ENTRIES_MAX", listed - 1)
+    with pytest.raises(ReplayTooLarge):
+        collect(scene.held)
+    assert len(collect(scene.held, one.seal_id).order) == 1

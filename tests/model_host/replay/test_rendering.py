@@ -4,16 +4,20 @@ from dataclasses import replace
 
 import pytest
 
-from model_host.errors import RenderingInterrupted
+from model_host.errors import RenderingInterrupted, ReplayTooLarge
 from model_host.refusals import TemplateUnsupported
 from model_host.rendering import Renderer, Template
+from model_host.replay import rendering
 from model_host.replay.case import Collected, collect
 from model_host.replay.rendering import render_cases
 from replica.conversation import Cause
 from replica.ids import Digest
+from replica.log.body import Message, Speaker, Tokens
+from replica.order.tail import frontier
 from tests.model_host.rendering.test_render import ENCODER, RENDERER
 from tests.model_host.replay.replayed import HERE, Answered
 from tests.model_host.templates import ALTERNATING
+from tests.support.writers import said
 
 OTHER = Digest(b"other".ljust(32, b"."))
 
@@ -68,7 +72,7 @@ def test_a_template_that_refuses_the_context_is_another_template():
 class Failing:
     """A renderer that fails."""
 
-    empty = RENDERER.empty
+    empty, least_tokens = RENDERER.empty, RENDERER.least_tokens
 
     def __init__(self, error: Exception) -> None:
         self.error = error
@@ -100,3 +104,31 @@ def test_a_missing_body_stops_its_own_branch_alone():
     assert cases[first].problem is None
     assert cases[second].problem.cause is Cause.PART_MISSING
     assert cases[second].problem.entry == first
+
+
+def test_what_refused_contexts_render_counts_too(monkeypatch: pytest.MonkeyPatch):
+    scene = Answered()
+    (text,) = frontier(scene.held.order, None)
+    last = scene.add(said("a" * 100), [scene.held.log.entries[text]])
+    foreign = Message(Speaker.USER, (Tokens((1,), OTHER),))
+    last = scene.add(foreign, [last])
+    for _ in range(5):
+        scene.answers_though_refused(last)
+    collected = collect(scene.held)
+    monkeypatch.setattr(rendering, "REPLAY_TOKENS_MAX", 600)
+    cases = list(render_cases(collected, RENDERER, HERE.profile))
+    assert [len(one.context.ids) for one in cases] == [0] * 5
+    assert {one.problem.cause for one in cases} == {Cause.RENDERING}
+    monkeypatch.setattr(rendering, "REPLAY_TOKENS_MAX", 490)
+    with pytest.raises(ReplayTooLarge):
+        list(render_cases(collected, RENDERER, HERE.profile))
+
+
+def test_the_tokens_of_a_chain_of_seals_count_once(monkeypatch: pytest.MonkeyPatch):
+    scene = Answered()
+    for text in "abcd":
+        scene.asks(text)
+    collected = collect(scene.held, collect(scene.held).order[-1])
+    (one,) = render_cases(collected, RENDERER, HERE.profile)
+    monkeypatch.setattr(rendering, "REPLAY_TOKENS_MAX", len(one.context.ids))
+    assert list(render_cases(collected, RENDERER, HERE.profile)) == [one]
