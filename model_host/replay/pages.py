@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from blake3 import blake3
 
 from model_host.engine_api import Engine, Logits, Slice
-from model_host.kv import GROUP_TOKENS, SLAB_TOKENS, Losses, PagePool
+from model_host.kv import GROUP_TOKENS, SLAB_TOKENS, Losses, PagePool, UnpinnedSource
 from model_host.replay.passes import Pass, logits_max
 
 
@@ -31,7 +31,8 @@ class Compared:
 
     start: int
     tokens: int
-    is_equal: bool
+    differs_at: int | None = None
+    """The first position that differs; None if all are equal."""
 
 
 class ReplayPages:
@@ -88,19 +89,26 @@ class ReplayPages:
     def compare(self, part: Pass, start: int, conversation: bytes) -> Compared:
         """Compare one slab of a pass, from position `start`, with what a conversation has cached.
 
-        Digests are compared over the bytes of groups of 64 positions.
+        Digests are compared over the bytes of groups of 64 positions, and of each in one that
+        differs: where a context ends, the difference may lie behind it.
         """
         stop = min(len(part.ids), (start // SLAB_TOKENS + 1) * SLAB_TOKENS)
         ids, cached = part.ids[:stop], self._pool.cached
         sources = [cached.unpinned(ids, key) for key in (self._key, conversation)]
         stop = min(source.tokens for source in sources)
-        is_equal = True
+        differs_at = None
         for at in range(start, stop, GROUP_TOKENS):
             end = min(at + GROUP_TOKENS, stop)
-            digests = {blake3(source.read(at, end).tobytes()).digest() for source in sources}
-            is_equal &= len(digests) == 1
-        return Compared(start, max(stop - start, 0), is_equal)
+            if _differ(sources, at, end):
+                differs_at = next(i for i in range(at, end) if _differ(sources, i, i + 1))
+                break
+        return Compared(start, max(stop - start, 0), differs_at)
 
     def free(self) -> None:
         """Free all pages."""
         self._pool.cached.evict(self._key)
+
+
+def _differ(sources: Sequence[UnpinnedSource], start: int, stop: int) -> bool:
+    """Say whether sources differ from a position up to another, by the digests of their bytes."""
+    return len({blake3(source.read(start, stop).tobytes()).digest() for source in sources}) > 1

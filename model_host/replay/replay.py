@@ -46,6 +46,8 @@ class Replay:
         self._decided += [c for c in self._checks if c not in computed]
         self._checks = computed
         self.passes = passes_of([check.span for check in computed])
+        self._differs_at: int | None = None
+        """The first position of the last pass that differs from what is cached."""
 
     @property
     def tokens(self) -> int:
@@ -76,13 +78,17 @@ class Replay:
         if not self.is_rebuild:
             return []
         slabs, found = list(compared), []
+        # The positions before its start are those of the pass before it, compared there.
+        known = [self._differs_at, *(slab.differs_at for slab in slabs)]
+        if self._differs_at is not None and self._differs_at >= part.start:
+            del known[0]
+        self._differs_at = next((at for at in known if at is not None), None)
         for number in part.spans:
             check = self._checks[number]
             end = len(check.span.ids)
-            for slab in slabs:
-                if slab.tokens and slab.start < end:
-                    tokens = min(slab.tokens, end - slab.start)
-                    check.compared_cache(tokens, is_equal=slab.is_equal)
+            tokens = sum(max(min(slab.tokens, end - slab.start), 0) for slab in slabs)
+            is_equal = self._differs_at is None or self._differs_at >= end
+            check.compared_cache(tokens, is_equal=is_equal)
             found.append(check.finding())
         return found
 

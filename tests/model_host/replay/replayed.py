@@ -26,6 +26,7 @@ from tests.model_host.kv.paged import SLAB_BYTES
 from tests.model_host.number_engine import VOCAB, NumberEngine, answer
 from tests.model_host.planned import PROFILE, Scene
 from tests.model_host.rendering.test_render import RENDERER
+from tests.support.writers import said
 
 HOST = replace(PROFILE, sampler_digest=RECIPE_DIGEST, context_tokens_max=4000)
 CLASS = Digest(NumberEngine.numerics_class)
@@ -64,6 +65,14 @@ class Answered(Scene):
         """Answer a request greedily, to its limit; return the answer, as changed."""
         gathered = gather(self.held, self.ready(request), Contexts(0))
         return self.answers_by(request, plan(gathered, profile=HOST, renderer=RENDERER), change)
+
+    def asks_on_a_branch(self, answer: EntryId, text: str, tokens: int = 8) -> EntryId:
+        """Ask behind an answer that others follow; return the answer."""
+        entries = self.held.log.entries
+        basis = entries[entries[answer].header.parents[0]]
+        message = self.add(said(text), [entries[answer]], basis)
+        body = Request(self.host.public, Sampling(), output_tokens_max=tokens)
+        return self.answers(self.add(body, [message], basis, Conflict.FORK).id)
 
     def answers_by(
         self, request: EntryId, planned: Plan, change: Change = lambda honest: honest

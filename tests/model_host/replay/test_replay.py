@@ -250,6 +250,31 @@ def test_a_rebuild_computes_contexts_alone_and_compares_what_is_cached():
     assert found[answers[0]].cached_tokens < 600
 
 
+@pytest.mark.parametrize("at", ["start", "middle", "end"])
+def test_a_cached_difference_is_one_of_the_contexts_that_have_it(at: str):
+    scene = Answered()
+    first, second = scene.asks("a", 30), scene.asks("b", 30)
+    third = scene.asks_on_a_branch(first, "c", 30)
+    replaying = Replaying(scene, ReplayMode.REBUILD)
+    spans = {check.case.entry: check.span for check in replaying.replay._checks}
+    branch = replaying.replay.passes[1]
+    assert len(spans[first].ids) < branch.start < len(spans[second].ids)
+    ids, other = replaying.replay.passes[0].ids, replaying.replay.passes[1].ids
+    fault = {"start": 3, "middle": len(spans[first].ids), "end": len(ids) - 2}[at]
+    for context in (ids, other):
+        sequence = replaying.pool.open((*context, 0), b"d" * 32, b"c" * 32)
+        new = context[sequence.tokens :]
+        replaying.pool.grow(sequence, len(new))
+        wrong = [token_id + (context is ids and i == fault) for i, token_id in enumerate(context)]
+        compute(replaying.engine.memory, sequence, tuple(wrong[sequence.tokens :]))
+        replaying.pool.advance(sequence, new)
+        replaying.pool.close(sequence)
+    found = replaying.run(b"c" * 32)
+    differ = {answer for answer, finding in found.items() if finding.cause is Cause.CACHE}
+    last = second if spans[second].ids == ids else third
+    assert differ == {"start": {*found}, "middle": {second, third}, "end": {last}}[at]
+
+
 def test_a_sampled_answer_drawn_with_another_seed_is_found():
     scene = Answered()
     answer = scene.asks("a", 8, sampling=Sampling(temperature=5.0, seed=3))
