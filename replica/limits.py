@@ -222,6 +222,8 @@ REPLAY_TOKENS_MAX = 1 << 23
 """Most tokens of all contexts together, each counted in full: memory for their ids."""
 REPLAY_ENTRIES_MAX = 1 << 20
 """Most entries that the seals of a replay list; one that several list counts for each."""
+REPLAY_GRAMMAR_BYTES_MAX = 8 * 1024 * 1024
+"""Most bytes of the different grammars of a replay: a gigabyte, where they are costly."""
 REPLAYS_UNREAD_MAX = 4
 """Replays that are computed and not read yet; the oldest is dropped for another one."""
 EXPORTS_MAX = 16

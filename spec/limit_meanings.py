@@ -347,6 +347,7 @@ MEANINGS = {
         "entries that the seals of a replay list together",
         "REPLAY_TOO_LARGE",
     ),
+    "REPLAY_GRAMMAR_BYTES_MAX": ("quota", "bytes of the different grammars of a replay", ""),
     "REPLAYS_UNREAD_MAX": (
         "quota",
         "replays that are computed and not read; the oldest goes",

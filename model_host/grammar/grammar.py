@@ -7,18 +7,20 @@ Control tokens are never allowed, except those that end a turn, where the gramma
 """
 
 from collections.abc import Iterable, Sequence
+from copy import copy
 from functools import cached_property
-from typing import Protocol
+from typing import Protocol, Self
 
 import numpy as np
 import numpy.typing as npt
 from llguidance import LLTokenizer, TokenizerWrapper
 
-from model_host.errors import GrammarFailed
+from model_host.errors import GrammarFailed, ReplayTooLarge
 from model_host.grammar.source import GrammarSource
 from model_host.grammar_engine import new_matcher, problem_of
 from model_host.refusals import GrammarInvalid, TokenizerBytesMissing
 from model_host.sampling import Mask
+from replica.limits import REPLAY_GRAMMAR_BYTES_MAX
 
 
 class Tokens(Protocol):
@@ -85,6 +87,19 @@ class Grammar:
         self._matcher = new_matcher(vocabulary.backend, source.text)
         if problem := problem_of(self._matcher):
             raise GrammarInvalid(problem)
+        self._go_on(continued)
+
+    def behind(self, continued: Sequence[int]) -> Self:
+        """Return the state of another answer that goes on behind tokens; this one has none.
+
+        What was compiled is shared. Raises GrammarInvalid.
+        """
+        other = copy(self)
+        other._matcher = self._matcher.deep_copy()
+        other._go_on(continued)
+        return other
+
+    def _go_on(self, continued: Sequence[int]) -> None:
         if not self._matcher.consume_tokens(list(continued)):
             raise GrammarInvalid("the answer so far, which this one continues, has another form")
 
@@ -145,6 +160,36 @@ class Grammars:
         Raises GrammarInvalid.
         """
         return Grammar(source, self._vocabulary, continued)
+
+
+class SharedGrammars:
+    """The grammars of many answers that are checked together, each compiled once.
+
+    An answer keeps its state to its end, and what is compiled has up to 130 times the bytes of
+    its text. So the texts are bounded.
+    """
+
+    def __init__(self, grammars: Grammars) -> None:
+        """Compile with `grammars`."""
+        self._grammars = grammars
+        self._compiled: dict[GrammarSource, Grammar] = {}
+        self._bytes = 0
+
+    def check_room(self, source: GrammarSource) -> None:
+        """Raise ReplayTooLarge for one that does not fit beside those compiled already."""
+        size = len(source.text) if source not in self._compiled else 0
+        if self._bytes + size > REPLAY_GRAMMAR_BYTES_MAX:
+            raise ReplayTooLarge(
+                f"the grammars of these answers have more than {REPLAY_GRAMMAR_BYTES_MAX:,} bytes;"
+                " replay from a later entry"
+            )
+
+    def compile(self, source: GrammarSource, continued: Sequence[int] = ()) -> Grammar:
+        """Return the state of one answer; see `Grammars.compile`."""
+        if source not in self._compiled:
+            self._compiled[source] = self._grammars.compile(source)
+            self._bytes += len(source.text)
+        return self._compiled[source].behind(continued)
 
 
 def _words_of(allowed: npt.NDArray[np.bool_]) -> Mask:

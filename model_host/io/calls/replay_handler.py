@@ -18,7 +18,7 @@ from antiphon.v1 import host_pb2 as pb
 from model_host.engine_api import Engine
 from model_host.errors import ProfileTooLarge, ReplayBusy
 from model_host.generation import Plan, Run, output_limit
-from model_host.grammar import source_for
+from model_host.grammar import SharedGrammars, source_for
 from model_host.io.answers import RequestHandler
 from model_host.io.calls.callers import Callers, check_member
 from model_host.io.calls.replay_stream import ReplayStream
@@ -234,7 +234,8 @@ class ReplayHandler:
             engine.config.context_tokens,
             offer.profile.grammar_engine,
         )
-        run_of = partial(self._run_of, loop, collected, offer)
+        grammars = SharedGrammars(offer.grammars)
+        run_of = partial(self._run_of, loop, collected, offer, grammars)
         return Replay(mode, part.rendered, here, run_of)
 
     def _run_of(
@@ -242,6 +243,7 @@ class ReplayHandler:
         loop: asyncio.AbstractEventLoop,
         collected: Collected,
         offer: Offer,
+        grammars: SharedGrammars,
         rendered: RenderedCase,
     ) -> Run:
         """Return the run of an answer, as the live one begins. Raises a refusal."""
@@ -254,10 +256,12 @@ class ReplayHandler:
             collected.conversation, case.request_id, case.request, case.seal, context, limit,
             grammar,
         )  # fmt: skip
+        if grammar is not None:
+            grammars.check_room(grammar)
         # One at a time for the only replay: it waits for no grammars of its own.
         checked = self._handler.check_grammar(planned, collected.conversation)
         asyncio.run_coroutine_threadsafe(checked, loop).result()
-        prepared = prepared_run(planned, offer)
+        prepared = prepared_run(planned, offer, grammars)
         return Run(
             planned, case.seal_id, case.recorded.run, prepared.state, prepared.text,
             profile.context_tokens_max, prepared.grammar,

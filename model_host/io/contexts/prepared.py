@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from model_host.generation import CallingText, Plan, Run, Visible, VisibleText, unfinished
-from model_host.grammar import Grammar, may_call
+from model_host.grammar import Grammar, Grammars, SharedGrammars, may_call
 from model_host.io.profiles import Offer
 from model_host.sampling import SamplerState
 from replica.ids import EntryId
@@ -27,9 +27,12 @@ class Prepared:
         return Run(self.plan, seal_id, number, self.state, self.text, limit, self.grammar)
 
 
-def prepared_run(planned: Plan, offer: Offer) -> Prepared:
+def prepared_run(
+    planned: Plan, offer: Offer, grammars: Grammars | SharedGrammars | None = None
+) -> Prepared:
     """Return a plan with the sampling, text and grammar of its run; any thread may call this.
 
+    Its grammar is one of `grammars`, if they are given, which are of the same offer.
     Its grammar has passed `RequestHandler.check_grammar`. Raises GenerationRefused.
     """
     source = planned.grammar
@@ -41,7 +44,8 @@ def prepared_run(planned: Plan, offer: Offer) -> Prepared:
         output_index=planned.draw_offset,
         end_ids=offer.stop_ids,
     )
-    grammar = offer.grammars.compile(source, planned.continued) if source is not None else None
+    compiled = grammars or offer.grammars
+    grammar = compiled.compile(source, planned.continued) if source is not None else None
     return Prepared(offer, planned, state, shows, grammar)
 
 

@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 from model_host.engine.tokenizer import Tokenizer
-from model_host.errors import GrammarFailed
+from model_host.errors import GrammarFailed, ReplayTooLarge
 from model_host.generation import CallingText, VisibleText
-from model_host.grammar.grammar import Grammar, Grammars, Vocabulary
+from model_host.grammar import grammar as grammar_module
+from model_host.grammar.grammar import Grammar, Grammars, SharedGrammars, Vocabulary
 from model_host.grammar.source import GrammarSource, source_for
 from model_host.refusals import GrammarInvalid
 from model_host.rendering.tool_formats import HERMES, LLAMA3, ToolFormat
@@ -164,6 +165,35 @@ def test_the_mask_at_each_recorded_token_is_the_one_it_was_chosen_under(
         assert (again.mask() == replayed.mask()).all()
         replayed.advance(ids[count])
     assert replayed.is_over
+
+
+def test_answers_under_one_grammar_share_what_is_compiled_and_no_state(
+    vocabulary: Vocabulary, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, compiled = of(FormatKind.JSON_SCHEMA, PERSON), list[GrammarSource]()
+
+    class Counting(Grammars):
+        def compile(self, source, continued=()):
+            compiled.append(source)
+            return super().compile(source, continued)
+
+    shared = SharedGrammars(Counting(tokenizer, {END, 0}))
+    ids = tokenizer.encode('{"name": "Ada", "age": 36}')
+    one, other = shared.compile(source), shared.compile(source, ids[:5])
+    for count, token_id in enumerate(ids):
+        alone = Grammar(source, vocabulary, ids[:count])
+        assert (one.mask() == alone.mask()).all()
+        one.advance(token_id)
+    assert (one.is_over, other.is_over) == (True, False)
+    assert (other.mask() == Grammar(source, vocabulary, ids[:5]).mask()).all()
+    with pytest.raises(GrammarInvalid):
+        shared.compile(source, ids[3:])
+    assert (shared.compile(source).mask() == Grammar(source, vocabulary).mask()).all()
+    assert compiled == [source]
+    monkeypatch.setattr(grammar_module, "REPLAY_GRAMMAR_BYTES_MAX", len(source.text))
+    shared.check_room(source)
+    with pytest.raises(ReplayTooLarge):
+        shared.check_room(regex("a"))
 
 
 def test_a_recorded_token_that_is_not_allowed_is_refused(

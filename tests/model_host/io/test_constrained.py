@@ -12,8 +12,10 @@ import jsonschema
 import pytest
 from structlog.testing import capture_logs
 
+from model_host.grammar import Grammar, Grammars, GrammarSource, grammar
 from model_host.grammar_engine import ENGINE
 from model_host.refusals import GrammarInvalid, ObligationsOpen, ToolChoiceInvalid
+from replica.conversation import Cause, Outcome
 from replica.errors import HostError
 from replica.log.body import (
     FinishReason,
@@ -34,6 +36,7 @@ from replica.log.body import (
 )
 from replica.log.entry import Conflict
 from tests.model_host.io.held_steps import held_after
+from tests.model_host.io.replaying import replay
 from tests.model_host.io.served_host import ServedHost
 from tests.support.callers import until
 from tests.support.talk import Talk
@@ -307,3 +310,36 @@ async def test_a_grammar_that_gets_stuck_ends_its_answer_alone(served: ServedHos
         assert text_of(answer.parts) == "ab"
         _, more = await talk.ask("Hello.", tokens=3)
         assert more.finish_reason in (FinishReason.STOP, FinishReason.LENGTH)
+
+
+async def test_a_replay_compiles_each_grammar_once_and_bounds_them(
+    served: ServedHost, monkeypatch: pytest.MonkeyPatch
+):
+    compiled: list[GrammarSource] = []
+    compile_one = Grammars.compile
+
+    def counting(grammars: Grammars, source: GrammarSource, continued=()) -> Grammar:
+        compiled.append(source)
+        return compile_one(grammars, source, continued)
+
+    async with served.host() as host:
+        talk = await Talk.begin(served.replica, host.key)
+        answers = []
+        for text in ("yes|no", "[a-z]{3,9}"):
+            wanted = ResponseFormat(FormatKind.REGEX, text)
+            for _ in range(3):
+                await talk.say("And now?")
+                request = await talk.request(tokens=1, response_format=wanted)
+                await talk.answer(request)
+                answers.append(request)
+            await talk.answer(await talk.request(tokens=4, response_format=wanted))
+        monkeypatch.setattr(Grammars, "compile", counting)
+        got = await replay(talk, host)
+        assert got.receipt.outcome == Outcome.ACCEPTED
+        assert len(compiled) == len({*compiled}) == 2
+        monkeypatch.setattr(grammar, "REPLAY_GRAMMAR_BYTES_MAX", len(compiled[0].text))
+        got = await replay(talk, host)
+        assert got.of(talk, answers[0]).outcome == Outcome.ACCEPTED
+        found = got.of(talk, answers[-1])
+        assert (found.outcome, found.cause) == (Outcome.UNDECIDED, Cause.SAMPLING_UNKNOWN)
+        assert found.detail.startswith("REPLAY_TOO_LARGE: the grammars")
