@@ -6,7 +6,7 @@ checked later without the host.
 
 from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import asdict
-from datetime import UTC, datetime
+from datetime import MAXYEAR, UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -53,6 +53,7 @@ from replica.limits import FRAME_BYTES_MAX
 
 _RECEIPT_BYTES_MAX = 2 * FRAME_BYTES_MAX
 """More than a receipt has, which comes in one message."""
+_DATES_END_MS = int(datetime(MAXYEAR, 12, 31, 23, 59, 59, tzinfo=UTC).timestamp() + 1) * 1000
 _INDENT = " " * 7
 MARKS = {
     Outcome.ACCEPTED: ("ok  ", "bold green"),
@@ -302,7 +303,6 @@ def _show_receipt(out: Output, receipt: Receipt) -> None:
     if out.as_json:
         out.emit({"receipt": _record(receipt)})
         return
-    when = datetime.fromtimestamp(receipt.time_ms / 1000, UTC).isoformat(timespec="seconds")
     answers = receipt.accepted + receipt.differing + receipt.undecided
     mark = _mark(receipt.outcome) if answers else _NO_ANSWER
     out.item(
@@ -313,13 +313,20 @@ def _show_receipt(out: Output, receipt: Receipt) -> None:
     mode = ReplayMode(receipt.mode).name if receipt.mode in tuple(ReplayMode) else receipt.mode
     made = f"{mode} by host {short(receipt.host)}"
     of = f"of {counted(receipt.entries, 'entry', 'entries')}, digest {short(receipt.log_digest)}"
-    out.item(Text(_INDENT), made, f"on {when}", of, style="dim")
+    out.item(Text(_INDENT), made, f"on {_when(receipt.time_ms)}", of, style="dim")
     unchecked = ", ".join(_unchecked(receipt))
     if unchecked:
         out.item(Text(_INDENT), unchecked, style="dim")
     if receipt.further:
         judges = (receipt.profile, *(judge.profile for judge in receipt.further))
         out.item(Text(_INDENT), f"under the profiles {', '.join(map(short, judges))}", style="dim")
+
+
+def _when(time_ms: int) -> str:
+    """Return the time that a host states, as a date where there is one."""
+    if time_ms >= _DATES_END_MS:
+        return f"a date behind the year {MAXYEAR}"
+    return datetime.fromtimestamp(time_ms / 1000, UTC).isoformat(timespec="seconds")
 
 
 def _unchecked(receipt: Receipt) -> Iterator[str]:

@@ -49,6 +49,22 @@ def test_a_saved_receipt_of_accepted_answers_is_in_order(me: Terminal, tmp_path:
 
 
 @pytest.mark.parametrize(
+    ("time_ms", "words"),
+    [
+        (0, "on 1970-01-01T00:00:00"),
+        (253_402_300_799_999, "on 9999-12-31T23:59:59"),
+        (253_402_300_800_000, "on a date behind the year 9999"),
+        (2**64 - 1, "on a date behind the year 9999"),
+    ],
+)
+def test_a_receipt_of_any_time_is_shown(
+    time_ms: int, words: str, me: Terminal, tmp_path: Path
+) -> None:
+    path = saved(tmp_path, replace(ACCEPTED, time_ms=time_ms))
+    assert words in me.ok("replay", "--check", path)
+
+
+@pytest.mark.parametrize(
     ("outcome", "counts", "words"),
     [
         (Outcome.DIFFERS, {"differing": 1}, "1 answer differs"),
