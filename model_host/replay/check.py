@@ -82,6 +82,8 @@ class AnswerCheck:
         self._done = self._checked = self._differing = self._cached_tokens = 0
         self._logprobs: list[float] = []
         self._difference: _Difference | None = None
+        self.tokens = _known_tokens(self.case.recorded, here.vocabulary)
+        """The number of tokens whose logits can be computed, up to the first foreign one."""
         if self.case.recorded is None:
             self._note(Cause.PART_MISSING, "its body is missing here")
         elif rendered.problem is not None:
@@ -121,13 +123,6 @@ class AnswerCheck:
         self._note(cause, f"{error.reason}: {error.detail}")
 
     # --- what is to be computed -----------------------------------------------------------
-
-    @property
-    def tokens(self) -> int:
-        """The number of tokens whose logits can be computed, up to the first foreign one."""
-        ids, vocabulary = self.recorded.token_ids, self._here.vocabulary
-        known = next((n for n, token_id in enumerate(ids) if token_id >= vocabulary), len(ids))
-        return min(known + 1, len(ids))
 
     @property
     def span(self) -> Span:
@@ -320,6 +315,13 @@ class AnswerCheck:
         """Note a difference; the first one counts."""
         if self._difference is None:
             self._difference = _Difference(cause, detail, token_index)
+
+
+def _known_tokens(answer: Generation | None, vocabulary: int) -> int:
+    """Return how many first tokens have logits here: up to one that is not in the vocabulary."""
+    ids = answer.token_ids if answer is not None else ()
+    known = next((n for n, token_id in enumerate(ids) if token_id >= vocabulary), len(ids))
+    return min(known + 1, len(ids))
 
 
 def _states_no_recipe(answer: Generation) -> bool:

@@ -11,7 +11,7 @@ from model_host.grammar import GrammarSource
 from model_host.refusals import GrammarInvalid
 from model_host.replay.case import collect
 from model_host.replay.check import AnswerCheck, Samplers
-from model_host.replay.rendering import render_cases
+from model_host.replay.rendering import RenderedCase, render_cases
 from model_host.sampling import RECIPE_DIGEST
 from replica.conversation import Cause, Outcome
 from replica.errors import HostError
@@ -72,6 +72,30 @@ def test_nothing_is_computed_behind_a_token_outside_the_vocabulary():
     check = check_of(answered(3, first=VOCAB), numerics_class=bytes(32))
     check.receive(0, choosing(5))
     assert check.finding().logprobs == ()
+
+
+class Walked(tuple[int, ...]):
+    """Token ids that count how often they are walked through."""
+
+    walks = 0
+
+    def __iter__(self):
+        Walked.walks += 1
+        return super().__iter__()
+
+
+def test_the_cost_of_a_token_does_not_grow_with_the_answer(monkeypatch: pytest.MonkeyPatch):
+    check = check_of(answered(200))
+    case = check.case
+    case = replace(case, recorded=replace(case.recorded, token_ids=Walked(case.recorded.token_ids)))
+    rendered = RenderedCase(case, check.context)
+    again = AnswerCheck(rendered, HERE, Samplers())
+    again.run_with(make_run(bytes(32), rendered))
+    monkeypatch.setattr(Walked, "walks", 0)
+    for index in range(again.tokens):
+        again.receive(index, choosing(5))
+        assert again.is_complete == (index == again.tokens - 1)
+    assert Walked.walks == 0
 
 
 def test_logits_without_a_choice_are_a_difference():
