@@ -141,12 +141,12 @@ class Conversation(Members):
         >>> len(await trip.history())
         2
         """
+        held = await self._held()
         if entry is None:
             entry = self._cursor.request
         if entry is None:
             raise ArgumentInvalid("no turn was begun here: name the request")
         check_id(entry, "the request")
-        held = await self._held()
         is_request = entry in held.order.requests
         if not is_request and entry not in held.log.entries:
             raise ArgumentInvalid(f"{short(entry)} is no request or message of this conversation")

@@ -8,8 +8,8 @@ from weakref import finalize, ref
 
 from antiphon.library import events as e
 from antiphon.library import news
-from antiphon.library.errors import EventsMissed
-from antiphon.library.io.handle import usable
+from antiphon.library.errors import EventsMissed, ReplicaClosed
+from antiphon.library.io.handle import check_loop, usable
 from antiphon.library.io.steps import Items
 from antiphon.library.unread import with_joined_drafts
 from replica.ids import ConversationId, EntryId
@@ -52,6 +52,10 @@ class Feed:
         self._listener = _Listener(self)
         # An iterator that was never begun has no end of its own when it is dropped.
         self.stop: Callable[[], object] = finalize(self, replica.listen(self._listener))
+
+    def check_loop(self) -> None:
+        """Refuse what another event loop reads. Raises LoopUnsuitable, ReplicaClosed."""
+        check_loop(self._replica)
 
     def collected(self) -> list[e.Event]:
         """Return the events since the last call."""
@@ -178,8 +182,10 @@ class FeedEvents(Items[e.Event]):
         """Return the next event. Raises StopAsyncIteration once it is closed.
 
         Raises ReplicaClosed, LoopUnsuitable, EventsMissed in place of what was dropped, and
-        ConversationUnknown once the conversation was deleted here; each ends it.
+        ConversationUnknown once the conversation was deleted here; each ends it, but for
+        LoopUnsuitable.
         """
+        self._feed.check_loop()
         async with self._lock:
             while not self._is_ended:
                 if self._found:
@@ -198,7 +204,11 @@ class FeedEvents(Items[e.Event]):
             await self._feed.more()
 
     async def aclose(self) -> None:
-        """End it; a task that waits for an event leaves its loop."""
+        """End it; a task that waits for an event leaves its loop. Raises LoopUnsuitable."""
+        try:
+            self._feed.check_loop()
+        except ReplicaClosed:
+            return  # it has ended with its replica
         self._is_ended = True
         self._found.clear()
         self._feed.stop()

@@ -8,7 +8,7 @@ from typing import Any
 from weakref import WeakSet
 
 from antiphon.library.errors import LoopUnsuitable, ReplicaClosed
-from antiphon.library.io.once import Keeping, Opened
+from antiphon.library.io.once import ELSEWHERE, Keeping, Opened, running_loop
 from antiphon.library.io.steps import Steps
 from antiphon.library.io.unpickled import Unpickled
 from replica.conversation import Conversation as Held
@@ -166,13 +166,19 @@ def usable(replica: Replica) -> Replica:
 
     Another loop would change its state beside it. Raises ReplicaClosed, LoopUnsuitable.
     """
-    try:
-        loop = asyncio.get_running_loop()
-    except RuntimeError:
-        loop = None
-    if opened(replica).loop is not loop:
-        raise LoopUnsuitable("the replica was opened in another event loop")
+    if opened(replica).loop is not running_loop():
+        raise LoopUnsuitable(ELSEWHERE)
     return replica
+
+
+def check_loop(replica: Replica) -> None:
+    """Refuse what another event loop reads, before it waits for a lock of the replica's loop.
+
+    In its own loop an iterator of a closed replica goes on to its end. Raises LoopUnsuitable,
+    ReplicaClosed.
+    """
+    if replica.loop is not running_loop():
+        usable(replica)
 
 
 async def append(at: Handle, body: Body, place: Place) -> None:

@@ -1,5 +1,6 @@
 """Contexts that are entered once. Entered again, they say so."""
 
+import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
@@ -7,11 +8,20 @@ from functools import wraps
 from types import TracebackType
 from typing import ParamSpec, TypeVar
 
-from antiphon.library.errors import ReplicaClosed
+from antiphon.library.errors import LoopUnsuitable, ReplicaClosed
 
 P = ParamSpec("P")
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
+ELSEWHERE = "the replica was opened in another event loop"
+
+
+def running_loop() -> asyncio.AbstractEventLoop | None:
+    """Return the event loop of the caller, None where none runs."""
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None
 
 
 class Entries:
@@ -50,9 +60,11 @@ class _AsyncOnce(AbstractAsyncContextManager[T_co]):
     def __init__(self, context: AbstractAsyncContextManager[T_co]) -> None:
         self._context = context
         self._entries = Entries()
+        self._loop: asyncio.AbstractEventLoop | None = None
 
     async def __aenter__(self) -> T_co:
         self._entries.add()
+        self._loop = running_loop()
         value = await self._context.__aenter__()
         if isinstance(value, Opened):
             value._shared.opening = self._context
@@ -64,6 +76,9 @@ class _AsyncOnce(AbstractAsyncContextManager[T_co]):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> bool | None:
+        opener = self._loop
+        if opener is not None and opener is not running_loop() and not opener.is_closed():
+            raise LoopUnsuitable(ELSEWHERE)  # its tasks can't be awaited here
         return await self._context.__aexit__(kind, error, trace)
 
 

@@ -6,13 +6,14 @@ The log says how far a run is; replica/conversation/runs.py decides its next ste
 import inspect
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
+from functools import partial
 from typing import Any
 
 from antiphon.library import events as e
 from antiphon.library.errors import RunUnfinished
 from antiphon.library.given import Given, Policy, check_text
 from antiphon.library.io.call_bound import check_count, next_call
-from antiphon.library.io.handle import Handle, append
+from antiphon.library.io.handle import Handle, append, check_loop
 from antiphon.library.io.run_claim import CallsAhead, RunClaim, call_open, check_calls_ahead
 from antiphon.library.io.run_news import RunNews
 from antiphon.library.io.steps import Items, Reading, Steps
@@ -109,7 +110,7 @@ class Run(Unpickled):
             self._replica, conversation.id, given.key, self._reached, given.timeout_s
         )
         self._answer: e.Answer | None = None
-        self._steps = Steps(self._all_steps())
+        self._steps = Steps(self._all_steps(), partial(check_loop, self._replica))
 
     @property
     def answer(self) -> e.Answer:
@@ -143,7 +144,7 @@ class Run(Unpickled):
         >>> (await trip.run("Capital of France?").result()).text
         'Paris.'
         """
-        self._steps.check_outside()
+        self._steps.check_reader()
         try:
             async for _ in self._steps:
                 pass

@@ -2,14 +2,14 @@
 
 import asyncio
 from abc import abstractmethod
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from typing import Any, Self, TypeVar, cast
 
 import anyio
 
-from antiphon.library.errors import RunUnfinished
+from antiphon.library.errors import ReplicaClosed, RunUnfinished
 from antiphon.library.io.to_its_end import to_its_end
 from replica.io import look_at
 
@@ -46,9 +46,10 @@ class Steps(Items[T]):
     to the next read.
     """
 
-    def __init__(self, items: AsyncGenerator[T, None]) -> None:
-        """Read from `items`, which nobody else reads."""
+    def __init__(self, items: AsyncGenerator[T, None], check_loop: Callable[[], object]) -> None:
+        """Read from `items`, which nobody else reads; `check_loop` refuses other event loops."""
         self._items = items
+        self._check_loop = check_loop
         self._lock = asyncio.Lock()
         self._step: asyncio.Task[Any] | None = None
         self._scope: anyio.CancelScope | None = None
@@ -62,10 +63,9 @@ class Steps(Items[T]):
     async def __anext__(self) -> T:
         """Return the next item. Raises StopAsyncIteration at the end, and once it is closed.
 
-        A cancellation is raised behind what is `unbroken`. Raises RunUnfinished in what a step
-        has begun.
+        A cancellation is raised behind what is `unbroken`. Raises what `check_reader` raises.
         """
-        self.check_outside()
+        self.check_reader()
         async with self._lock:
             if self._step is None and not self.is_ended:
                 self._scope = anyio.CancelScope()
@@ -108,13 +108,17 @@ class Steps(Items[T]):
         finally:
             del step  # an error refers to this frame
 
-    def check_outside(self) -> None:
-        """Raise RunUnfinished in what a step has begun: reading it would wait for itself."""
+    def check_reader(self) -> None:
+        """Refuse a reader that would wait for itself, or in another event loop.
+
+        Raises RunUnfinished in what a step has begun; LoopUnsuitable, ReplicaClosed.
+        """
         if self.is_around():
             raise RunUnfinished(
                 "a tool of the run reads it, and it goes on behind the tool",
                 next_step=BEHIND_TOOL,
             )
+        self._check_loop()
 
     async def end(self, error: Exception) -> None:
         """End it with an error, and wait for the step, unless that is `unbroken`.
@@ -151,11 +155,15 @@ class Steps(Items[T]):
         """End the step in progress, and the generator.
 
         What a step began, such as a tool of a run, does not wait for itself: the next item is
-        the last, and its reader ends the generator.
+        the last, and its reader ends the generator. Raises LoopUnsuitable.
         """
         if self.is_around():
             self._ends_behind_item = True
             return
+        try:
+            self._check_loop()
+        except ReplicaClosed:
+            return  # it has ended with its replica
         self.is_ended = True
         if self._scope is not None:
             self._scope.cancel()
@@ -180,6 +188,7 @@ class Reading(Items[T]):
         What waits for it does not refer to this object: a loop that is cancelled drops it at
         once, and not with the traceback.
         """
+        self._steps.check_reader()
         self._loop = asyncio.get_running_loop()
         return self._steps.__anext__()
 
@@ -188,9 +197,9 @@ class Reading(Items[T]):
         return self._steps.is_around()
 
     async def aclose(self) -> None:
-        """Close the steps."""
-        self._loop = None
+        """Close the steps. Raises LoopUnsuitable."""
         await self._steps.aclose()
+        self._loop = None
 
     def __del__(self) -> None:
         """Close the steps, in their loop: this may be any thread."""

@@ -211,7 +211,7 @@ def test_an_iterator_ends_quietly_while_another_thread_closes_its_replica(
             yield number
 
     portal = Portal()
-    finish, reading = portal.finish, Iteration(portal, Steps(numbers()))
+    finish, reading = portal.finish, Iteration(portal, Steps(numbers(), lambda: None))
 
     def close_first(function: Any) -> None:
         portal.close()

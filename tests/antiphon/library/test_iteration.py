@@ -68,7 +68,7 @@ def test_an_error_ends_an_iteration():
         raise ValueError("of the items")
 
     portal = Portal()
-    items = Iteration(portal, Steps(failing()))
+    items = Iteration(portal, Steps(failing(), lambda: None))
     assert next(items) == 1
     with pytest.raises(ValueError, match="of the items"):
         next(items)

@@ -9,7 +9,7 @@ import pytest
 
 import antiphon
 from antiphon import aio
-from antiphon.library.errors import LoopUnsuitable
+from antiphon.library.errors import LoopUnsuitable, ReplicaClosed
 from antiphon.library.io.portal import Blocking
 from tests.antiphon.library.conftest import Lab
 
@@ -30,6 +30,7 @@ CALLS: dict[str, Callable[[aio.Replica, aio.Conversation], Awaitable[Any]]] = {
     "conversation": lambda me, _trip: me.conversation("another"),
     "get": lambda me, trip: me.get(trip.id),
     "sync": lambda me, _trip: me.sync(),
+    "cancel": lambda _me, trip: trip.cancel(),
 }
 
 
@@ -56,6 +57,60 @@ async def test_the_async_form_is_refused_in_another_loop(tmp_path: Path):
                 await asyncio.to_thread(trip.run, "Who?")  # no loop at all
             assert (await trip.ask("Still here?")).text == "You said: Still here?"
             assert len(await me.conversations()) == 1
+
+
+async def test_what_one_loop_reads_is_not_read_or_closed_in_another(tmp_path: Path):
+    """The reader in the replica's own loop goes on, and the run and the iterator after it."""
+    lab, go_on = Lab(tmp_path, "async"), asyncio.Event()
+
+    async def pace(piece: int) -> None:
+        await go_on.wait() if piece else None
+
+    async with lab.stack:
+        await lab.start_hub()
+        await lab.start_host(pace=pace)
+        async with lab.open() as me, asyncio.timeout(30):
+            trip = await me.conversation("trip")
+            run, events = trip.run("One two three four."), me.events()
+            reading = asyncio.ensure_future(read(run))
+            heard = asyncio.ensure_future(anext(events))
+
+            async def there(call: Callable[[], Awaitable[Any]]) -> Any:
+                async with asyncio.timeout(5):
+                    return await call()
+
+            await asyncio.sleep(0)
+            for call in (
+                lambda: read(run), run.result, run.close, aiter(run).aclose,
+                lambda: anext(events), events.aclose,
+            ):  # fmt: skip
+                with pytest.raises(LoopUnsuitable, match="another event loop"):
+                    await asyncio.to_thread(asyncio.run, there(call))
+            go_on.set()
+            await heard
+            await reading
+            assert run.answer.text == "You said: One two three four."
+            await events.aclose()
+        for late in (lambda: anext(events), run.result):
+            with pytest.raises(ReplicaClosed):
+                await asyncio.to_thread(asyncio.run, there(late))
+        for close in (events.aclose, run.close):
+            await asyncio.to_thread(asyncio.run, there(close))
+
+
+async def test_the_async_form_is_left_in_the_loop_that_entered_it(tmp_path: Path):
+    opening = aio.open(tmp_path)
+    me = await opening.__aenter__()
+
+    async def leave() -> None:
+        await opening.__aexit__(None, None, None)
+
+    with pytest.raises(LoopUnsuitable, match="another event loop"):
+        await asyncio.to_thread(asyncio.run, leave())
+    assert await me.conversations() == ()  # it is open
+    await leave()
+    with pytest.raises(ReplicaClosed):
+        await me.conversations()
 
 
 async def test_the_blocking_form_is_refused_in_its_own_loop(tmp_path: Path):

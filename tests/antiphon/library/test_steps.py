@@ -22,7 +22,7 @@ async def test_a_step_that_closes_its_own_generator_is_its_last():
         finally:
             ended.append(True)
 
-    steps = Steps(numbers())
+    steps = Steps(numbers(), lambda: None)
     async with asyncio.timeout(10):
         assert [one async for one in steps] == [1, 2]
         assert steps.is_ended
@@ -38,7 +38,7 @@ async def test_what_a_step_began_closes_the_generator_behind_the_next_item():
         for number in range(5):
             yield number
 
-    steps = Steps(numbers())
+    steps = Steps(numbers(), lambda: None)
     async with asyncio.timeout(10):
         assert await anext(steps) == 0
         await begun[0]
