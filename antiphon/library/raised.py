@@ -1,6 +1,7 @@
 """The public errors of the library, available by name in `antiphon` and `antiphon.aio`.
 
-They are the errors that docstrings name, including those that "the refusal" may stand for.
+They are the errors that docstrings name, including those that "the refusal" may stand for, and
+those that docs/errors.md lists.
 """
 
 from antiphon.daemons import DaemonFailed
@@ -26,7 +27,7 @@ from replica.conversation import (
     LastOwner,
 )
 from replica.errors import AntiphonError, StoreError
-from replica.io import AnswerOverdue, HostMissing, WriteUnconfirmed
+from replica.io import AnswerOverdue, FolderTaken, HostMissing, WriteUnconfirmed
 from replica.log import AnswerRefused
 from replica.refusals import (
     ArgumentInvalid,
@@ -40,6 +41,7 @@ from replica.refusals import (
     NotAllowed,
     PeerIdentityChanged,
     QuotaExceeded,
+    RateLimited,
     StoreCorrupt,
     StoreFull,
     StoreLocked,
@@ -58,6 +60,7 @@ __all__ = [
     "ConversationUnknown",
     "DaemonFailed",
     "EventsMissed",
+    "FolderTaken",
     "HostMissing",
     "HubUnreachable",
     "InviteExpired",
@@ -75,6 +78,7 @@ __all__ = [
     "PeerIdentityChanged",
     "ProcessForked",
     "QuotaExceeded",
+    "RateLimited",
     "ReplicaClosed",
     "RunTooLong",
     "RunUnfinished",

@@ -54,6 +54,14 @@ def test_every_error_is_in_the_reference_by_its_name():
     assert {*raised.__all__} <= listed
 
 
+def test_every_error_of_the_page_on_errors_can_be_caught_by_its_class():
+    page = (Path(antiphon.__file__).parents[1] / "docs" / "errors.md").read_text()
+    listed = {*re.findall(r"^\| ([A-Z_]+) \|", page, re.MULTILINE)}
+    reasons = {getattr(antiphon, name).reason for name in raised.__all__}
+    assert "RATE_LIMITED" in listed
+    assert listed - reasons == {"CONTEXT_TOO_LONG"}  # the word of a host, in an AnswerRefused
+
+
 def test_no_name_but_an_error_is_looked_for_elsewhere():
     """A submodule, or what Python itself asks a module for, imports nothing heavy."""
     asked = "from antiphon import library; hasattr(antiphon, '__wrapped__')"
