@@ -232,8 +232,8 @@ class Conversation(Members):
         read it so slowly that 10,000 events are waiting; drafts of one answer count as one.
         Raises ConversationUnknown, like `history`, once the conversation is deleted here. In the
         async form a wait that is cancelled, as by `asyncio.wait_for`, loses no event: the next one
-        goes on; `aclose` ends the iterator. The iterator of the blocking form has a `close`, which
-        any thread may call, and can be used in a `with`.
+        goes on; `aclose`, or the end of an `async with`, ends the iterator. The iterator of the
+        blocking form has a `close`, which any thread may call, and can be used in a `with`.
 
         >>> events = trip.events()
         >>> entry = await trip.say("Good morning.")

@@ -5,6 +5,7 @@ from abc import abstractmethod
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
+from types import TracebackType
 from typing import Any, Self, TypeVar, cast
 
 import anyio
@@ -24,7 +25,10 @@ _CLOSING: set["asyncio.Task[None]"] = set()
 
 
 class Items(AsyncIterator[T]):
-    """An iterator that goes on behind a cancelled wait, and that may be closed from outside."""
+    """An iterator that goes on behind a cancelled wait, and that may be closed from outside.
+
+    As a context it is closed behind its `async with`.
+    """
 
     def __aiter__(self) -> Self:
         """Return itself: all readers share the items."""
@@ -33,6 +37,19 @@ class Items(AsyncIterator[T]):
     @abstractmethod
     async def aclose(self) -> None:
         """End it; who waits for an item leaves its loop."""
+
+    async def __aenter__(self) -> Self:
+        """Return itself."""
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """End it."""
+        await self.aclose()
 
     def is_around(self) -> bool:
         """Say whether one of its steps began what calls this, such as a tool of a run."""

@@ -79,6 +79,19 @@ async def test_an_unread_answer_displaces_no_word(
             assert drafted == answer.text
 
 
+async def test_the_end_of_an_async_with_over_events_ends_them(tmp_path: Path) -> None:
+    async with aio.open(tmp_path) as me:
+        notes = await me.conversation("notes")
+        async with me.events() as everything, notes.events() as events:
+            await notes.say("One.")
+            for one in (everything, events):
+                assert isinstance(await anext(one), e.Said)
+            waiting = asyncio.ensure_future(anext(events, None))
+            await asyncio.sleep(0)
+        assert await waiting is None
+        assert await anext(everything, None) is None
+
+
 async def test_words_that_were_dropped_unread_are_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

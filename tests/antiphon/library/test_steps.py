@@ -5,7 +5,7 @@ from collections.abc import AsyncGenerator
 from typing import Any
 
 import antiphon
-from antiphon.library.io.steps import Steps
+from antiphon.library.io.steps import Reading, Steps
 from tests.antiphon.library.conftest import Lab
 from tests.antiphon.library.test_calls import Booking
 
@@ -28,6 +28,22 @@ async def test_a_step_that_closes_its_own_generator_is_its_last():
         assert steps.is_ended
         await steps.aclose()
     assert ended == [True]
+
+
+async def test_the_end_of_an_async_with_ends_the_generator():
+    ended = []
+
+    async def numbers() -> AsyncGenerator[int, None]:
+        try:
+            for number in range(5):
+                yield number
+        finally:
+            ended.append(True)
+
+    async with Reading(Steps(numbers(), lambda: None)) as items:
+        assert await anext(items) == 0
+    assert ended == [True]
+    assert await anext(items, None) is None
 
 
 async def test_what_a_step_began_closes_the_generator_behind_the_next_item():
