@@ -47,7 +47,7 @@ class BranchUnbegun(RequestRefused):
 class EventsMissed(RequestRefused):
     """More events waited to be read than an iterator keeps.
 
-    >>> error = antiphon.EventsMissed("12 events were dropped unread")
+    >>> error = antiphon.EventsMissed("10,000 events waited unread")
     >>> error.reason
     'EVENTS_MISSED'
     """

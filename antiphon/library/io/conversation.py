@@ -228,8 +228,9 @@ class Conversation(Members):
     def events(self) -> Items[e.Event]:
         """Return an iterator over what happens in the conversation from now on.
 
-        It ends only with the replica; it then raises ReplicaClosed. Raises EventsMissed if you
-        read it so slowly that 10,000 events are waiting; drafts of one answer count as one.
+        It ends only with the replica; it then raises ReplicaClosed. It keeps 10,000 events for a
+        slow reader, where drafts of one answer count as one. If more come, it raises EventsMissed
+        behind those that it kept.
         Raises ConversationUnknown, like `history`, once the conversation is deleted here. In the
         async form a wait that is cancelled, as by `asyncio.wait_for`, loses no event: the next one
         goes on; `aclose`, or the end of an `async with`, ends the iterator. The iterator of the

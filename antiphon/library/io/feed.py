@@ -40,7 +40,8 @@ class Feed:
         self._replica = replica
         self._conversation = conversation
         self._events: list[e.Event] = []
-        self._dropped = 0
+        self._is_full = False
+        """Whether events are missing behind those kept."""
         self._may_be_gone = False
         """Whether to look if the conversation is still here."""
         self._awake = asyncio.Event()
@@ -79,9 +80,11 @@ class Feed:
             await self._awake.wait()
 
     def check_none_missed(self) -> None:
-        """Raise EventsMissed if events were dropped."""
-        if self._dropped:
-            raise EventsMissed(f"{self._dropped:,} events were dropped unread")
+        """Raise EventsMissed if more events came than are kept."""
+        if self._is_full:
+            raise EventsMissed(
+                f"{QUEUED_MAX:,} events waited unread, and none was kept behind them"
+            )
 
     def events(self) -> "FeedEvents":
         """Return an iterator over events as they come, until the replica ends."""
@@ -115,10 +118,10 @@ class Feed:
         self._events += self._translated(event)
         if len(self._events) > QUEUED_MAX:
             self._events = with_joined_drafts(self._events)
-        if (beyond := len(self._events) - QUEUED_MAX) > 0:
-            beyond += QUEUED_MAX // 2  # so that not each event is dropped by itself
-            self._dropped += beyond
-            del self._events[:beyond]
+        if len(self._events) > QUEUED_MAX:
+            del self._events[QUEUED_MAX:]
+            self._is_full = True
+            self.stop()
         if self._events or self._may_be_gone or self._replica.is_closed:
             self._awake.set()
 
@@ -181,7 +184,7 @@ class FeedEvents(Items[e.Event]):
     async def __anext__(self) -> e.Event:
         """Return the next event. Raises StopAsyncIteration once it is closed.
 
-        Raises ReplicaClosed, LoopUnsuitable, EventsMissed in place of what was dropped, and
+        Raises ReplicaClosed, LoopUnsuitable, EventsMissed behind the last event that was kept, and
         ConversationUnknown once the conversation was deleted here; each ends it, but for
         LoopUnsuitable.
         """
@@ -198,9 +201,9 @@ class FeedEvents(Items[e.Event]):
             raise StopAsyncIteration
 
     async def _look(self) -> None:
-        self._feed.check_none_missed()
         self._found.extend(self._feed.collected())
         if not self._found:
+            self._feed.check_none_missed()
             await self._feed.more()
 
     async def aclose(self) -> None:

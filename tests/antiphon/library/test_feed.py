@@ -92,7 +92,7 @@ async def test_the_end_of_an_async_with_over_events_ends_them(tmp_path: Path) ->
         assert await anext(everything, None) is None
 
 
-async def test_words_that_were_dropped_unread_are_told(
+async def test_what_was_kept_for_a_slow_reader_comes_before_the_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(feed, "QUEUED_MAX", 4)
@@ -102,11 +102,13 @@ async def test_words_that_were_dropped_unread_are_told(
         for number in range(4):
             await notes.say(str(number))
         assert [(await anext(events)).text for _ in range(4)] == ["0", "1", "2", "3"]
-        for number in range(5):
+        for number in range(4, 9):
             await notes.say(str(number))
-        for late in (events, idle):
-            with pytest.raises(antiphon.EventsMissed, match="events were dropped unread"):
+        for late, kept in ((events, ["4", "5", "6", "7"]), (idle, ["0", "1", "2", "3"])):
+            assert [(await anext(late)).text for _ in range(4)] == kept
+            with pytest.raises(antiphon.EventsMissed, match="4 events waited unread"):
                 await anext(late)
+            assert await anext(late, None) is None
         assert len(await notes.history()) == 9
 
 
