@@ -2,7 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from antiphon.library import events as e
 from replica.conversation import call_digest, key_digest, says_nothing
@@ -28,6 +28,35 @@ Policy = Callable[[e.Answer], "e.Call | Awaitable[e.Call | None] | None"]
 """The program's own decision after an answer: the next call, or None if it is done."""
 CALLS_MAX = 32
 """Tool calls in one run, unless it is given: a small model may keep calling tools forever."""
+
+
+class SamplingOptions(TypedDict, total=False):
+    """The fields of Sampling, as keyword arguments of a run."""
+
+    temperature: float
+    top_k: int
+    top_p: float
+    min_p: float
+    repetition_penalty: float
+    presence_penalty: float
+    frequency_penalty: float
+    penalty_window: int
+    seed: int
+    logit_bias: Sequence[LogitBias]
+
+
+class RunOptions(SamplingOptions, total=False):
+    """The keyword arguments of `run`, which `ask` passes on (DECISIONS D667)."""
+
+    tools: "Sequence[Tool | Callable[..., Any]]"
+    key: str | None
+    retries: int
+    max_tokens: int | None
+    policy: Policy | None
+    timeout_s: float | None
+    calls_max: int
+
+
 _SAMPLING = tuple(one.name for one in fields(Sampling))
 _WHOLE = frozenset({"top_k", "penalty_window", "seed"})
 _OPTIONAL = frozenset({"max_tokens", "timeout_s"})

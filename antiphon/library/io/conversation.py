@@ -1,7 +1,7 @@
 """A conversation of a replica, and its branches, in the async form."""
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Unpack
 
 from antiphon.library import events as e
 from antiphon.library import news
@@ -10,6 +10,8 @@ from antiphon.library.given import (
     CALLS_MAX,
     Given,
     Policy,
+    RunOptions,
+    SamplingOptions,
     check_id,
     check_limit,
     check_text,
@@ -51,7 +53,9 @@ class Conversation(Members):
 
     # --- asking -------------------------------------------------------------------------
 
-    async def ask(self, content: str | Sequence[Part], /, **options: Any) -> e.Answer:
+    async def ask(
+        self, content: str | Sequence[Part], /, **options: Unpack[RunOptions]
+    ) -> e.Answer:
         """Ask and return the answer; the question is queued after any that is being answered.
 
         The options are those of `run`. Raises the refusal of the host or the hub,
@@ -77,7 +81,7 @@ class Conversation(Members):
         policy: Policy | None = None,
         timeout_s: float | None = None,
         calls_max: int = CALLS_MAX,
-        **sampling: Any,
+        **sampling: Unpack[SamplingOptions],
     ) -> Run:
         """Return a turn; iterate over it to start it and to receive its events.
 
