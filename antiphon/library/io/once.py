@@ -6,7 +6,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
 from functools import wraps
 from types import TracebackType
-from typing import ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 from antiphon.library.errors import LoopUnsuitable, ReplicaClosed
 
@@ -61,6 +61,10 @@ class _AsyncOnce(AbstractAsyncContextManager[T_co]):
         self._context = context
         self._entries = Entries()
         self._loop: asyncio.AbstractEventLoop | None = None
+
+    def __getattr__(self, name: str) -> Any:
+        """Say that `async with` gives what has this attribute."""
+        raise AttributeError(f"begin it first: `async with … as me:`, then `me.{name}`", name=name)
 
     async def __aenter__(self) -> T_co:
         self._entries.add()

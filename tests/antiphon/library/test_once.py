@@ -51,6 +51,8 @@ def test_what_is_not_begun_says_how_it_is(tmp_path: Path):
     """It had no attribute of that name, and nothing more was said."""
     with pytest.raises(AttributeError, match=r"`with … as me:`, then `me\.conversation`"):
         antiphon.open(tmp_path).conversation("notes")  # type: ignore[attr-defined]
+    with pytest.raises(AttributeError, match=r"`async with … as me:`, then `me\.conversation`"):
+        aio.open(tmp_path).conversation("notes")  # type: ignore[attr-defined]
     assert not hasattr(antiphon.join("a code", tmp_path), "close")
     assert [*tmp_path.iterdir()] == []
 
