@@ -199,7 +199,7 @@ class Renderer:
             turn, tokens = _join(start.turn, new, self._local.literal)
         else:
             # The template may change what it wrote before older contents: all is rendered again.
-            fragments, openings = self._opened((*base.fragments, *new), contents)
+            fragments, openings = self._opened((*base.fragments, *new))
             start = replace(self.empty, fragments=fragments)
             turn, tokens = _join(None, fragments, lambda _turn, opened: openings[opened.entry])
         digests = [start.digest]
@@ -280,9 +280,12 @@ class Renderer:
         return opening is not None and opening.before_space is not None
 
     def _opened(
-        self, fragments: Sequence[Fragment], contents: Contents
+        self, fragments: Sequence[Fragment]
     ) -> tuple[tuple[Fragment, ...], dict[EntryId, Opening]]:
-        """Return fragments as their literals want them, and these by their entries."""
+        """Return fragments as their literals want them, and these by their entries.
+
+        What is tokenised again here is in the room already.
+        """
         opened = [fragment for fragment in fragments if fragment.opens is not None]
         literals = self._all_literals(opened)
         openings = {
@@ -290,7 +293,7 @@ class Renderer:
             for one, literal in zip(opened, literals, strict=True)
         }
         spaced = (
-            _spaced(one, openings[one.entry], contents) if one.entry in openings else one
+            _spaced(one, openings[one.entry], self._contents) if one.entry in openings else one
             for one in fragments
         )
         return tuple(spaced), openings

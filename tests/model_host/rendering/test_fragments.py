@@ -7,6 +7,7 @@ import pytest
 from model_host.rendering import Template
 from model_host.rendering.fragments import Turn
 from model_host.rendering.render import ContextItem, Listing, Renderer
+from model_host.rendering.room import Room
 from model_host.rendering.template import Opening, check_template
 from replica.log.body import Message, Speaker, Text, ToolCall
 from tests.model_host.rendering.test_render import (
@@ -71,6 +72,14 @@ def test_contexts_come_out_alike_at_once_and_step_by_step() -> None:
         base = renderer.extend(base, [Listing((item,))]).context
     assert base.ids == whole.context.ids
     assert base.digest == whole.context.digest
+
+
+def test_a_text_that_is_tokenised_again_takes_its_room_once() -> None:
+    renderer = Renderer.load(Template(COUNTING), WordEncoder())
+    context = [Listing(tuple(items(user("x" * 60))))]
+    whole = renderer.extend(renderer.empty, context).context
+    room = Room(len(whole.ids) + 1)
+    assert renderer.extend(renderer.empty, context, room).context == whole
 
 
 def test_a_text_has_a_space_where_the_tokenizer_adds_one() -> None:
