@@ -171,21 +171,24 @@ async def _ask(
     """Show the findings as they come; return the receipt and them. Raises ReceiptInvalid."""
     host = linked_host(replica, held, wanted)
     async with HostCalls(host.info.address, replica.key, host.key) as calls:
-        return await _follow(session, held, calls.replay(held.id, mode, first))
+        return await follow(session.out, held, calls.replay(held.id, mode, first))
 
 
-async def _follow(
-    session: Session, held: Conversation, events: AsyncIterator[ReplayEvent]
+async def follow(
+    out: Output, held: Conversation, events: AsyncIterator[ReplayEvent]
 ) -> tuple[Receipt, list[Finding]]:
     """Show what comes; return the receipt and the findings at the end. Raises ReceiptInvalid."""
     findings: list[Finding] = []
-    with session.out.people.status("replaying") as status:
+    with out.people.status("replaying") as status:
         async for event in events:
             match event:
                 case ReplayProgress(done, total):
                     status.update(f"replaying: {done:,} of {total:,} tokens")
+                    status.start()
                 case Finding():
-                    show(session.out, held, event)
+                    # A line of data would continue the status, which rich draws on stderr alone.
+                    status.stop()
+                    show(out, held, event)
                     findings.append(event)
                 case Receipt():
                     return event, findings

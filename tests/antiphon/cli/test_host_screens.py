@@ -3,7 +3,8 @@
 The host of the other screens answers no questions (DECISIONS D367); a real one needs torch.
 """
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +13,7 @@ import pytest
 
 from antiphon.cli.commands.pages import show_pages
 from antiphon.cli.commands.pages_travel import show_export, show_import
-from antiphon.cli.commands.replay import ReplayUndecided, check_saved, conclude, show
+from antiphon.cli.commands.replay import ReplayUndecided, check_saved, conclude, follow, show
 from antiphon.cli.commands.warm import kept_words, warmed_words
 from antiphon.cli.common.config import Settings
 from antiphon.cli.common.session import Session
@@ -30,11 +31,12 @@ from replica.conversation import (
 )
 from replica.errors import AntiphonError
 from replica.ids import Digest, EntryId
-from replica.io import ContextPages, PagedEntry
+from replica.io import ContextPages, PagedEntry, ReplayEvent, ReplayProgress
 from replica.log.body import Text
 from tests.antiphon.cli.inside_terminal import screen_after
 from tests.antiphon.cli.test_screens import WIDTHS, compare
 from tests.antiphon.cli.test_top_view import LATER, OWN, RUN, sample
+from tests.support.callers import until
 from tests.support.turns import Turns
 
 DIGEST = Digest(b"\xdd" * 32)
@@ -162,3 +164,24 @@ def test_a_view_of_a_host_is_its_golden_screen(name: str) -> None:
 def test_an_undecided_answer_is_no_accepted_one() -> None:
     with pytest.raises(ReplayUndecided), suppress(ValueError):
         conclude(Output(), replace(RECEIPT, outcome=Outcome.UNDECIDED), TURNS.held, [])
+
+
+@pytest.mark.parametrize("columns", WIDTHS)
+def test_the_findings_of_a_replay_stand_on_lines_without_its_progress(columns: int) -> None:
+    async def events(out: Output) -> AsyncIterator[ReplayEvent]:
+        yield ReplayProgress(0, 320)
+        await until(lambda: "0 of 320" in out.people.export_text(clear=False))  # a thread draws it
+        for event in (ACCEPTED, ReplayProgress(160, 320), DIFFERS, ACCEPTED, RECEIPT):
+            yield event
+
+    def progressing() -> None:
+        out = Output()
+        out.people.record = True
+        asyncio.run(follow(out, TURNS.held, events(out)))
+
+    def plain() -> None:
+        for finding in (ACCEPTED, DIFFERS, ACCEPTED):
+            show(Output(), TURNS.held, finding)
+
+    variables = {"NO_COLOR": "1", "TERM": "xterm"}
+    assert screen_after(progressing, variables, columns) == screen_after(plain, variables, columns)
