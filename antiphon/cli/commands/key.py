@@ -25,6 +25,14 @@ PASSPHRASE_VARIABLE = "ANTIPHON_PASSPHRASE"  # noqa: S105  # the name of a varia
 _BACKUP_BYTES_MAX = 16 * 1024
 
 
+class NoKeyYet(KeyFileInvalid):
+    """The folder has no key yet, so there is none to back up."""
+
+    next_step = (
+        "Give the folder of your replica as `--data-dir`; `antiphon key show` creates a key in it."
+    )
+
+
 def register(app: typer.Typer) -> None:
     """Add the commands."""
     group = typer.Typer(cls=Group, no_args_is_help=True)
@@ -60,7 +68,7 @@ def register(app: typer.Typer) -> None:
         path = session.settings.key_path
         keys.require_not_gone(path, session.settings.store_path)
         if not path.exists():
-            raise KeyFileInvalid(f"{path} does not exist")
+            raise NoKeyYet(f"{path} does not exist")
         pem = keys.backup(path, _passphrase(confirm=True))
         _write_new(file, pem)
         _report(session, file, "backed up to")

@@ -353,6 +353,15 @@ def test_a_key_is_shown_backed_up_and_restored(world: World, me: Terminal, tmp_p
     assert other.ok("key", "show").strip() == key
 
 
+def test_a_folder_without_a_key_has_none_to_back_up(me: Terminal, tmp_path: Path) -> None:
+    refused = me.run("key", "backup", str(tmp_path / "key.pem"), "--data-dir", str(tmp_path / "no"))
+    assert (refused.exit_code, "KEY_FILE_INVALID" in refused.stderr) == (1, True)
+    assert "`antiphon key show` creates a key" in refused.stderr
+    assert "repair" not in refused.stderr
+    me.ok("key", "show", "--data-dir", str(tmp_path / "no"))
+    me.ok("key", "backup", str(tmp_path / "key.pem"), "--data-dir", str(tmp_path / "no"))
+
+
 def test_a_backup_overwrites_nothing_and_a_restore_replaces_no_key(
     world: World, me: Terminal, tmp_path: Path
 ) -> None:
