@@ -82,7 +82,8 @@ async def invite_(
     """Print a code with which one person can join a conversation, within 24 hours.
 
     Give it to them in private: the first person to use it can join. Your replica grants the
-    role automatically while any command of yours runs that is linked to the hub.
+    role while `invite --wait` or `chat` runs, or when your next `status`, `log` or `send`
+    links to the hub.
     """
     if role.lower() not in ROLES:
         raise ArgumentInvalid(f"--role is writer, reader or host, not '{role}'")

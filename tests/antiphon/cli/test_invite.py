@@ -1,5 +1,6 @@
 """`antiphon invite` and `join`: two replicas, one hub, and one conversation."""
 
+import re
 import shlex
 import sqlite3
 from contextlib import closing
@@ -7,6 +8,7 @@ from dataclasses import replace
 
 import pytest
 
+from antiphon.cli.commands.invite import invite_
 from replica.conversation import decode_invitation, encode_invitation
 from replica.ids import PublicKey
 from tests.antiphon.cli.conftest import Terminal, World
@@ -74,6 +76,19 @@ def test_the_commands_that_let_a_newcomer_in_are_those_of_the_page(
     for only_reads in ("list", "members"):
         assert "bob" not in me.run(only_reads).stderr
     assert "bob has joined" in me.run("log").stderr
+
+
+def test_the_help_of_invite_names_commands_that_let_a_newcomer_in(
+    world: World, me: Terminal
+) -> None:
+    _, _, named = (invite_.__doc__ or "").partition("or when your next ")
+    commands = re.findall(r"`(\w+)`", named)
+    assert commands == ["status", "log", "send"]
+    me.ok("new")
+    for command in commands:
+        leaves_a_proof(world.replica(f"for {command}"), code_of(me))
+        text = ["--no-request", "Hello."] if command == "send" else []
+        assert "bob has joined" in me.run(command, *text).stderr
 
 
 def test_a_second_key_is_told_that_the_code_was_used(
