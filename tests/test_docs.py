@@ -3,14 +3,18 @@
 import ast
 import re
 import shlex
+import subprocess
 from pathlib import Path
 
 import pytest
+from llguidance import LLMatcher
 from typer.main import get_command
 
+from antiphon.cli.commands.forms import tools_of
 from antiphon.cli.common.config import Settings
 from antiphon.cli.main import app
 from model_host.batching import counters as host
+from model_host.grammar_engine import check
 from model_host.io.config import HostConfig
 from model_host.kv.page_pool import PoolCounters
 from replica.ids import PublicKey
@@ -122,6 +126,37 @@ def test_every_page_installs_the_torch_of_the_index_for_cpus() -> None:
     lines = [line for page in pages for line in page.read_text().splitlines() if "torch==" in line]
     assert len(lines) > 2
     assert [line for line in lines if f"{options}{index} torch==" not in line] == []
+
+
+# --- files of commands ----------------------------------------------------------------------
+
+READS = re.compile(r"--(json-schema|lark|tools) (\S+)")
+ONLY_LOOKS = (
+    'antiphon() { for word; do case $word in *.json | *.lark) test -s "$word";; esac; done; }'
+)
+"""In place of the command: it fails where a file that it is given is not there yet."""
+
+
+@pytest.mark.parametrize(("page", "options"), [("start", 2), ("agents", 1)])
+def test_a_page_makes_the_files_that_its_commands_read(
+    page: str, options: int, tmp_path: Path
+) -> None:
+    blocks = re.findall(
+        r"^```sh\n(.*?)^```", (ROOT / "docs" / f"{page}.md").read_text(), re.DOTALL | re.MULTILINE
+    )
+    (block,) = [block for block in blocks if READS.search(block)]
+    subprocess.run(["sh", "-euc", f"{ONLY_LOOKS}\n{block}"], cwd=tmp_path, check=True)
+    read = READS.findall(block)
+    assert len(read) == options
+    for option, name in read:
+        text = (tmp_path / name).read_text()
+        match option:
+            case "tools":
+                assert tools_of(tmp_path / name)
+            case "lark":
+                assert check(LLMatcher.grammar_from_lark(text)) == ""
+            case "json-schema":
+                assert check(LLMatcher.grammar_from_json_schema(text)) == ""
 
 
 # --- logs -----------------------------------------------------------------------------------
