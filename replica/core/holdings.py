@@ -3,12 +3,13 @@
 An open channel has the newest acks. Without one, the acks of earlier links count.
 """
 
+from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 
 from replica.conversation import Shelf
 from replica.core.current_link import CurrentLink
 from replica.ids import ConversationId, EntryId, PublicKey
-from replica.link import Acks
+from replica.link import Acks, Fault
 
 
 class HubHoldings:
@@ -30,7 +31,7 @@ class HubHoldings:
         """Return the entries the hub is not known to hold durably."""
         channel = self._link.channel(conversation)
         if channel is not None:
-            return channel.unacked | channel.refused
+            return channel.unacked | channel.refused.keys()
         held = self._shelf.get(conversation)
         return self.acks.unacked(held) if held is not None else set()
 
@@ -39,10 +40,10 @@ class HubHoldings:
         channel = self._link.channel(conversation)
         return bool(self.unacked(conversation) if channel is None else channel.unacked)
 
-    def refused(self, conversation: ConversationId) -> AbstractSet[EntryId]:
-        """Return the entries that the hub refused on this link, which it is not sent again."""
+    def refused(self, conversation: ConversationId) -> Mapping[EntryId, Fault]:
+        """Return what the hub refused on this link, and why: it is not sent that again."""
         channel = self._link.channel(conversation)
-        return channel.refused if channel is not None else frozenset()
+        return channel.refused if channel is not None else {}
 
     def is_acked(self, conversation: ConversationId, entry: EntryId) -> bool:
         """Say whether the hub showed on this link that it holds `entry` durably."""

@@ -50,10 +50,8 @@ class Channel:
     """Number of comparisons in a row that entries in flight made inconclusive."""
     outgoing: Outgoing = field(default_factory=Outgoing)
     unacked: set[EntryId] = field(default_factory=set)
-    refused: set[EntryId] = field(default_factory=set)
-    """Entries the hub refused: neither acked nor sent again on this link."""
-    genesis_refusal: Fault | None = None
-    """Why the hub refused the genesis, while that is among the refused entries."""
+    refused: dict[EntryId, Fault] = field(default_factory=dict)
+    """Entries the hub refused, and why: neither acked nor sent again on this link."""
     in_flight: set[EntryId] = field(default_factory=set)
     """Entries sent by a client and not yet acked: sent again only after a re-check."""
     sent: set[EntryId] = field(default_factory=set)
@@ -71,11 +69,11 @@ class Channel:
     answer_due: int | None = None
     """Number of the digest that a hub has still to answer, behind what is queued (LINK-11)."""
 
-    def refuse(self, entry_id: EntryId) -> None:
+    def refuse(self, entry_id: EntryId, fault: Fault) -> None:
         """Mark one of our entries as refused for good."""
         if entry_id in self.unacked:
             self.unacked.discard(entry_id)
-            self.refused.add(entry_id)
+            self.refused[entry_id] = fault
 
     def queue(self, ids: Iterable[EntryId]) -> None:
         """Queue entries for sending, each once."""
@@ -260,6 +258,12 @@ class Channel:
 def is_sending(channel: Channel) -> bool:
     """Say whether ids or entries are queued for sending."""
     return channel.ids_due is not None or channel.backlog is not None or bool(channel.outgoing)
+
+
+def offer_again(channel: Channel, ids: Iterable[EntryId]) -> None:
+    """Count entries as refused no more: the hub may take them now."""
+    for entry_id in ids:
+        channel.refused.pop(entry_id, None)
 
 
 def ids_kept(channels: Iterable[Channel]) -> int:

@@ -10,7 +10,7 @@ from replica import limits
 from replica.conversation import Conversation
 from replica.ids import ConversationId, EntryId, Position, PublicKey
 from replica.link import comparison
-from replica.link.channel import Channel
+from replica.link.channel import Channel, offer_again
 from replica.link.effects import EffectsBuilder, conversation_of
 from replica.link.events import Compared, EntriesAdmitted, SyncState
 from replica.link.exchange import Exchange, Side
@@ -123,7 +123,7 @@ class ClientSide(Exchange):
         if not new:
             return
         # Refused while they were uncovered: those that these made covered.
-        channel.refused.difference_update(set(new) - set(ids))
+        offer_again(channel, set(new) - set(ids))
         channel.unacked.update(new)
         if channel.recheck_at is None:
             channel.recheck(now + limits.RESYNC_S, channel.unacked)

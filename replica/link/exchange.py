@@ -16,7 +16,7 @@ from replica.conversation import Conversation, Draft, Shelf
 from replica.errors import AntiphonError
 from replica.ids import ConversationId, EntryId, Position, PublicKey
 from replica.link import comparison
-from replica.link.channel import Channel, ids_kept, memory_bytes
+from replica.link.channel import Channel, ids_kept, memory_bytes, offer_again
 from replica.link.channels import Channels
 from replica.link.credit import grant_bytes
 from replica.link.draft_intake import accept_draft
@@ -194,16 +194,14 @@ class Exchange(ABC):
             case EntriesMissing.reason if held is not None:
                 ours = self._wanted(held, message.missing)
                 channel.in_flight.difference_update(ours)
-                channel.refused.difference_update(ours)
+                offer_again(channel, ours)
                 channel.queue(e.id for e in held.log.in_send_order(ours))
                 return
             case LanesDiverged.reason:
                 channel.change(SyncState.RECONCILING, out)
             case _ if message.entry is not None:
                 # Refused for good: it would be refused again.
-                channel.refuse(message.entry)
-                if message.entry == EntryId(channel.id):
-                    channel.genesis_refusal = message
+                channel.refuse(message.entry, message)
                 channel.settle(out)
             case _:
                 pass

@@ -32,9 +32,8 @@ def refuses_conversation(fault: Fault, *, is_held: bool) -> bool:
 
 def cause_of(channel: Channel, unknown: Fault) -> Fault:
     """Return why the hub knows no such conversation: it refused the genesis, if it said so."""
-    if channel.genesis_refusal is None or EntryId(channel.id) not in channel.refused:
-        return unknown
-    return replace(channel.genesis_refusal, entry=None)
+    fault = channel.refused.get(EntryId(channel.id))
+    return replace(fault, entry=None) if fault is not None else unknown
 
 
 def deny(channel: Channel, fault: Fault, out: EffectsBuilder, now: float) -> None:

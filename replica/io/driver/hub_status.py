@@ -147,12 +147,17 @@ class HubStatus:
             return fault
         return None if self.is_acked(conversation, entry) else fault
 
-    def denial(self, conversation: ConversationId) -> Fault | None:
-        """Return the fault by which the linked hub refuses a whole conversation now, if it does."""
+    def denial(self, conversation: ConversationId, entry: EntryId | None = None) -> Fault | None:
+        """Return the fault by which the linked hub refuses a whole conversation now, if it does.
+
+        With `entry`, also the one by which it refused that entry for good.
+        """
         fault = self._refusals.get(conversation)
         is_whole = fault is not None and fault.entry is None and not fault.retryable
         is_closed = self.state(conversation) in (SyncState.DENIED, SyncState.OFFLINE)
-        return fault if self.is_linked and is_whole and is_closed else None
+        if self.is_linked and is_whole and is_closed:
+            return fault
+        return self._core.holdings.refused(conversation).get(entry) if entry is not None else None
 
     def ending(self, conversation: ConversationId) -> Fault | None:
         """Return the denial of a conversation that is here, if the hub takes nothing ever again.

@@ -174,7 +174,8 @@ class AnswerWatch:
         self._conversation = conversation
         self._request = request_id
         self._awake = asyncio.Event()
-        self._refused = replica.hub.denial(conversation)
+        # Whoever comes late hears no event: the hub refuses an entry once on a link.
+        self._refused = replica.hub.denial(conversation, request_id)
         self._not_taken: AntiphonError | None = None
         """The hub's last refusal that passes, as of a full disk."""
         self._not_stored: AntiphonError | None = None

@@ -34,11 +34,13 @@ class Lab:
     hub: HubServer | None = None
     running: ScriptedHost | None = None
 
-    async def start_hub(self, *, vouches: bool = True) -> HubServer:
-        """Start the hub; it vouches for the host."""
+    async def start_hub(self, *, vouches: bool = True, **limits: Any) -> HubServer:
+        """Start the hub, with other limits than its defaults; it vouches for the host."""
         key = public_key(keys.load_or_create(self.folder / "host" / "identity.key"))
         host_keys = [key.hex()] if vouches else []
-        config = HubConfig(data_dir=self.folder / "hub", listen="127.0.0.1:0", host_keys=host_keys)
+        config = HubConfig(
+            data_dir=self.folder / "hub", listen="127.0.0.1:0", host_keys=host_keys, **limits
+        )
         self.hub = await start(config)
         self.stack.push_async_callback(self.hub.stop)
         return self.hub

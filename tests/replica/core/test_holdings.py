@@ -5,7 +5,8 @@ from replica.conversation.conversation import Conversation
 from replica.core.current_link import CurrentLink
 from replica.core.holdings import HubHoldings
 from replica.ids import ConversationId
-from replica.link.messages import Hello, Welcome
+from replica.link.messages import Fault, Hello, Welcome
+from replica.refusals import QuotaExceeded
 from tests.support.writers import Writer, said
 
 HUB, OTHER_HUB = Writer(98).public, Writer(99).public
@@ -64,7 +65,7 @@ def test_an_entry_is_acked_only_on_an_open_channel() -> None:
 def test_a_refused_entry_is_unacked_but_no_ack_is_expected() -> None:
     scene = Scene()
     channel = scene.begin()
-    channel.refuse(ENTRY.id)
+    channel.refuse(ENTRY.id, Fault.of(QuotaExceeded(), channel.id, ENTRY.id))
     assert scene.holdings.unacked(ID) == {ENTRY.id}
     assert not scene.holdings.expects_acks(ID)
 

@@ -6,7 +6,8 @@ from replica import limits
 from replica.ids import Digest
 from replica.link.client_side import BUSY_CHECKS_MAX
 from replica.link.events import Compared, SyncState
-from replica.link.messages import Ack, Entries, Open, Opened
+from replica.link.messages import Ack, Entries, Fault, Open, Opened
+from replica.refusals import QuotaExceeded
 from tests.support.client_scene import Scene as Client
 from tests.support.hub_scene import Scene as Hub
 from tests.support.writers import said
@@ -138,7 +139,8 @@ def test_an_answer_that_leads_to_another_open_is_not_told(client: Client) -> Non
 def test_comparisons_that_are_asked_for_bring_no_heads_sooner(client: Client) -> None:
     """LINK-12 counts steps of 5 s: an entry that the hub refused makes each answer differ."""
     channel = client.side.channels[client.id]
-    channel.refused.add(client.line[-1].id)
+    last = client.line[-1].id
+    channel.refused[last] = Fault.of(QuotaExceeded(), client.id, last)
     for number in range(1, 4 * BUSY_CHECKS_MAX):
         client.side.compare(channel, client.out, 4.0 + number / 100)
         client.receive(Opened(client.id, OTHER, False, None, number), 4.0 + number / 100)

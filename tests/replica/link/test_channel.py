@@ -13,8 +13,9 @@ from replica.link import channel as channels
 from replica.link.channel import Channel
 from replica.link.effects import EffectsBuilder
 from replica.link.events import EntriesAcked, StateChanged, SyncState
-from replica.link.messages import Entries, Ids
+from replica.link.messages import Entries, Fault, Ids
 from replica.log.entry import Entry
+from replica.refusals import QuotaExceeded
 from tests.support.host_scene import RUN, HostScene
 from tests.support.writers import Writer, said
 
@@ -65,11 +66,14 @@ def test_a_hub_expects_no_acks_and_may_send_an_entry_again(line: Line) -> None:
 
 def test_a_refused_entry_is_not_sent_again(line: Line) -> None:
     line.channel.unacked = {line.ids[1]}
-    line.channel.refuse(line.ids[1])
-    line.channel.refuse(ABSENT)
-    assert (line.channel.unacked, line.channel.refused) == (set(), {line.ids[1]})
+    for one in (line.ids[1], ABSENT):
+        line.channel.refuse(one, Fault.of(QuotaExceeded(), line.channel.id, one))
+    assert (line.channel.unacked, line.channel.refused.keys()) == (set(), {line.ids[1]})
     line.channel.queue([line.ids[1]])
     assert not line.channel.is_due
+    channels.offer_again(line.channel, [line.ids[1], ABSENT])
+    line.channel.queue([line.ids[1]])
+    assert line.channel.is_due
 
 
 def test_frames_of_entries_are_cut_and_skip_what_is_gone(

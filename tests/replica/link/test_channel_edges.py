@@ -10,8 +10,9 @@ from replica.link import channel as channels
 from replica.link.channel import Channel
 from replica.link.effects import EffectsBuilder
 from replica.link.events import EntriesAcked, StateChanged, SyncState
-from replica.link.messages import Entries, Ids
+from replica.link.messages import Entries, Fault, Ids
 from replica.log.entry import Entry
+from replica.refusals import QuotaExceeded
 from tests.support.sample import Sample
 
 
@@ -82,8 +83,8 @@ def test_a_frame_ends_with_the_entry_that_fills_it(
 def test_only_an_unacked_entry_can_be_refused(scene: Scene) -> None:
     first, second = scene.lane[:2]
     scene.channel.unacked.add(first.id)
-    scene.channel.refuse(first.id)
-    scene.channel.refuse(second.id)
+    for one in (first, second):
+        scene.channel.refuse(one.id, Fault.of(QuotaExceeded(), scene.channel.id, one.id))
     scene.channel.queue(_ids(first, second))
     assert list(scene.channel.outgoing.single) == [second.id]
     assert not scene.channel.unacked
