@@ -5,6 +5,7 @@ begins a new one unless a peer has confirmed the lane's head since the store was
 opened. Otherwise a restored backup would write a second history of the same lane.
 """
 
+from collections.abc import Container
 from dataclasses import dataclass, field
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -16,8 +17,10 @@ from replica.ids import EntryId, Lane, PublicKey, Track
 from replica.limits import BODY_BYTES_MAX, PARENTS_MAX, SEAL_ENTRIES_MAX
 from replica.log import (
     Body,
+    Cancel,
     Conflict,
     Entry,
+    Generation,
     Genesis,
     Header,
     Kind,
@@ -142,10 +145,24 @@ class Author:
             return True
         return held.log.membership.covers_author(self.public) or is_plain_resignation(entry, body)
 
-    def needs_new_epoch(self, held: Conversation, body: Body) -> bool:
-        """Say whether `body` is a reader's leaving, which begins a lane, and this lane is begun."""
-        seq, _ = held.next_position(self.lane(Track.MEMBERSHIP))
-        return seq > 0 and is_readers_leaving(held, self.public, body)
+    def needs_new_epoch(
+        self,
+        held: Conversation,
+        body: Body,
+        parents: tuple[EntryId, ...] = (),
+        refused: Container[EntryId] = (),
+    ) -> bool:
+        """Say whether `body` begins a lane, and this epoch's is begun.
+
+        A reader's leaving does, and what ends a request behind one that the hub `refused`: the
+        hub has room for it (LIM-16), and would wait for what comes before it in the lane.
+        """
+        if is_readers_leaving(held, self.public, body):
+            return held.next_position(self.lane(Track.MEMBERSHIP))[0] > 0
+        if not isinstance(body, Cancel | Seal | Generation):
+            return False
+        _, last = held.next_position(self.lane(Track.CONVERSATION))
+        return last in refused and not any(one in refused for one in parents)
 
     def may_write(self, held: Conversation, body: Body) -> bool:
         """Say whether this key's roles allow such an entry now."""

@@ -59,8 +59,12 @@ class Writer:
         public = Author(self._key, 0).public
         known = [find_written(held, public, new) if again else None for new in chain.entries]
         author = self.author(held)
-        if any(author.needs_new_epoch(held, new.body) for new in chain.entries):
-            self._driver.core.epochs.begin(held.id, self.new_epoch())
+        core = self._driver.core
+        refused = core.holdings.refused(conversation)
+        if any(
+            author.needs_new_epoch(held, new.body, chain.parents, refused) for new in chain.entries
+        ):
+            core.epochs.begin(held.id, self.new_epoch())
             author = self.author(held)
         if not any(known):
             check_slot(held, chain, author.epoch)

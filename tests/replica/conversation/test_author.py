@@ -8,8 +8,11 @@ from replica.ids import Digest, EntryId, Track
 from replica.limits import BODY_BYTES_MAX, SEAL_ENTRIES_MAX
 from replica.log.admission import Admitted
 from replica.log.body import (
+    Body,
     Cancel,
     Cut,
+    FinishReason,
+    Generation,
     Genesis,
     Grant,
     Join,
@@ -253,3 +256,19 @@ def test_a_body_may_have_exactly_the_greatest_size(surplus: int, fits: bool) -> 
     else:
         with pytest.raises(BodyTooLarge):
             scene.write(Message(Speaker.USER, (Text(text),)))
+
+
+def test_what_ends_a_request_is_not_written_behind_what_the_hub_refused() -> None:
+    scene = Scene()
+    asked = scene.write(Request(Writer(3).public, Sampling(seed=1)))
+    refused = {scene.write(said("more"), asked.id).id}
+    seal = Seal(asked.id, None, (), Digest(b"p" * 32), Digest(b"c" * 32), Digest(b"r" * 32), (), ())
+    ends = (Cancel(), seal, Generation((), (), 0, FinishReason.STOP))
+
+    def needs(body: Body, parent: EntryId, refused: set[EntryId]) -> bool:
+        return scene.author.needs_new_epoch(scene.held, body, (parent,), refused)
+
+    assert all(needs(body, asked.id, refused) for body in ends)
+    assert not any(needs(body, asked.id, set()) for body in ends)
+    assert not needs(said("yet more"), asked.id, refused)  # it has no room in any lane
+    assert not needs(Cancel(), *refused, refused)
