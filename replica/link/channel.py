@@ -261,9 +261,10 @@ def is_sending(channel: Channel) -> bool:
 
 
 def offer_again(channel: Channel, ids: Iterable[EntryId]) -> None:
-    """Count entries as refused no more: the hub may take them now."""
+    """Await acks again of the entries among these that were refused: the hub may take them now."""
     for entry_id in ids:
-        channel.refused.pop(entry_id, None)
+        if channel.refused.pop(entry_id, None) is not None:
+            channel.unacked.add(entry_id)
 
 
 def ids_kept(channels: Iterable[Channel]) -> int:

@@ -13,7 +13,7 @@ from replica.link.messages import Ack, Close, Entries, Fault, Ids, Message, Open
 from replica.link.sent_opens import SentOpen
 from replica.log.damage import Lost
 from replica.log.entry import Entry
-from replica.refusals import NotAllowed, QuotaExceeded, StoreFull
+from replica.refusals import EntriesMissing, NotAllowed, QuotaExceeded, StoreFull
 from replica.testing import of
 from syncd.policy import Policy
 from tests.support.scene import Scene
@@ -248,6 +248,19 @@ def test_a_refused_entry_is_neither_acked_nor_sent_again_on_this_link():
     acked = [p.id for event in of(EntriesAcked, scene.client.events) for p in event.positions]
     assert refused.isdisjoint(acked)
     assert scene.state() is SyncState.SYNCHRONIZED
+
+
+def test_a_refused_entry_that_the_hub_misses_for_another_is_not_acked():
+    scene = Scene(Policy(entries_max=2)).begin()
+    line = scene.chain(2)
+    scene.client.append(*line)
+    link, refused = scene.client.link, line[1].id
+    channel = link.channels[scene.id]
+    assert (refused in channel.refused, refused in channel.unacked) == (True, False)
+    link.receive(Fault.of(EntriesMissing(missing=[refused]), scene.id), 0.0)
+    assert (refused in channel.refused, refused in channel.unacked) == (False, True)
+    link.receive(Fault.of(QuotaExceeded(), scene.id, refused), 0.0)
+    assert (refused in channel.refused, refused in channel.unacked) == (True, False)
 
 
 def test_a_replica_whose_missing_entries_are_refused_is_synchronized_at_once():
