@@ -8,6 +8,7 @@ from math import inf
 
 from replica import limits
 from replica.conversation import Conversation
+from replica.errors import with_step
 from replica.ids import PublicKey, Track
 from replica.log import (
     Entry,
@@ -62,9 +63,15 @@ def _check_reserve(
     else:
         more, more_bytes = 0, 0
     if len(log) >= entries_max + more:
-        raise QuotaExceeded("the conversation is full")
+        raise _full("the conversation is full")
     if log.size_bytes > limits.CONVERSATION_BYTES_MAX + more_bytes:
-        raise QuotaExceeded("the conversation is full: its entries have too many bytes")
+        raise _full("the conversation is full: its entries have too many bytes")
+
+
+def _full(detail: str) -> QuotaExceeded:
+    """Return the error of a conversation that holds no more: nothing can be deleted from a log."""
+    step = "Go on in another conversation, or ask the operator of the hub for a higher quota."
+    return with_step(QuotaExceeded(detail), step)
 
 
 def _reserve_of(membership: Membership, owner: PublicKey) -> int:

@@ -54,10 +54,11 @@ from replica.conversation import (
     Place,
     awaited,
     place_at,
+    refusal_of,
     says_nothing,
 )
 from replica.ids import EntryId, PublicKey, short
-from replica.io import Replica, answers, petnames, turns
+from replica.io import Replica, answers, error_of, petnames, turns
 from replica.log import Conflict, ToolCall, Tools
 from replica.log import Text as TextPart
 from replica.refusals import ArgumentInvalid
@@ -254,7 +255,8 @@ async def _send(session: Session, replica: Replica, message: str | None, given: 
     if given.host is not None:
         host = find_key(given.host, held.log.membership.roles, await petnames.names(replica.store))
     options = options_for(replica, held, host=host, changes=changes)
-    is_waited_for = _should_wait(session, replica, options, given.wait, online=online)
+    is_away = online and all(known.key != options.host for known in replica.hub.hosts)
+    is_waited_for = given.wait if given.wait is not None else online and not is_away
     wait_s = given.timeout_s if is_waited_for else None
     extras = {"tools": given.tools, "result_of": given.result_of, "choices": choices}
     return await _ask(session, replica, held, message, place, options, wait_s, extras)
@@ -295,25 +297,6 @@ def _piped() -> str:
     if len(text) == _PIPED_MAX:
         raise MessageTooLong(f"more than {TEXT_BYTES_MAX:,} bytes are piped in")
     return text
-
-
-def _should_wait(
-    session: Session,
-    replica: Replica,
-    options: turns.RequestOptions,
-    wait: bool | None,
-    *,
-    online: bool,
-) -> bool:
-    """Say whether to wait: as requested, else if hub and host are linked."""
-    if wait is not None:
-        return wait
-    if online and all(known.key != options.host for known in replica.hub.hosts):
-        session.out.note(
-            f"the host {short(options.host)} is not linked; it will answer when it is back"
-        )
-        return False
-    return online
 
 
 async def _say(
@@ -372,7 +355,23 @@ async def _ask(
         session.out.show(asked.request.hex())
     if session.out.as_json:
         session.out.emit(record)
+    if finished is None and asked is not None:
+        _check_taken(session, replica, held, asked.request, options.host)
     return 0
+
+
+def _check_taken(
+    session: Session, replica: Replica, held: Conversation, request: EntryId, host: PublicKey
+) -> None:
+    """Print a note if the host of a request that nobody waits for is away.
+
+    Raises the refusal of the hub, behind which the request is answered by nobody.
+    """
+    fault = replica.hub.denial(held.id, request)
+    if fault is not None:
+        raise refusal_of(held, replica.public, error_of(fault))
+    if replica.hub.is_linked and all(known.key != host for known in replica.hub.hosts):
+        session.out.note(f"the host {short(host)} is not linked; it will answer when it is back")
 
 
 @dataclass(slots=True)

@@ -1,7 +1,9 @@
 """Errors of those who wait for an answer."""
 
+from collections.abc import Sequence
 from typing import Any
 
+from replica.conversation import OpenCall
 from replica.errors import AntiphonError, Unavailable, with_step
 from replica.ids import EntryId
 from replica.io.driver import HubStatus, means_away
@@ -59,16 +61,37 @@ def not_cancelled(error: HostGone) -> HostGone:
     return with_step(error, f"{first} {HostGone.next_step}")
 
 
-def overdue(hub: HubStatus, request: EntryId, silent_s: float) -> AnswerOverdue:
-    """Return the error of an answer without news, with that of the hub where it is not linked."""
+def overdue(
+    hub: HubStatus, request: EntryId, silent_s: float, calls: Sequence[OpenCall] = ()
+) -> AnswerOverdue:
+    """Return the error of an answer without news, with that of the hub where it is not linked.
+
+    `calls` are those whose results the request waits for.
+    """
     detail = f"no news of the answer for {silent_s:.0f} s"
     if hub.is_linked:
-        return AnswerOverdue(detail, request=request)
+        return _waits_for_calls(detail, request, calls) or AnswerOverdue(detail, request=request)
     cause = hub.last_error or HubUnreachable("no link to a hub was made")
     error = AnswerOverdue(f"{detail}; {_not_linked(hub, cause)}", request=request)
     error.__cause__ = cause
     # First the hub is to be there.
     return with_step(error, f"{cause.next_step} {AnswerOverdue.next_step}")
+
+
+def _waits_for_calls(
+    detail: str, request: EntryId, calls: Sequence[OpenCall]
+) -> AnswerOverdue | None:
+    if not calls:
+        return None
+    named = ", ".join(f"{one.call.call_id} ({one.call.name})" for one in calls)
+    error = AnswerOverdue(f"{detail}: it waits for the result of {named}", request=request)
+    call = calls[0].call.call_id
+    return with_step(
+        error,
+        "The request stays in the log, and is answered behind the result:"
+        f" `antiphon send TEXT --result {call}`, or `finish`, gives it;"
+        f" `antiphon cancel --call {call}`, or `abandon`, goes on without it.",
+    )
 
 
 def _not_linked(hub: HubStatus, cause: AntiphonError) -> str:

@@ -18,7 +18,9 @@ from math import inf
 from replica.conversation import (
     Conversation,
     DraftStream,
+    OpenCall,
     Progress,
+    calls_ahead,
     goes_behind,
     queued_place,
     refusal_of,
@@ -187,6 +189,8 @@ class AnswerWatch:
         self._run = 0
         self._state: object = None
         self._silent_s = 0.0
+        self._calls: tuple[OpenCall, ...] = ()
+        """The calls whose results the request waits for."""
         self._begin_by_ms = begin_by_ms
         self._shown = bytearray()
         self.stop: Callable[[], None] = replica.listen(self._receive)
@@ -243,7 +247,7 @@ class AnswerWatch:
                 raise self._not_stored
             if self._not_taken is not None and self._replica.hub.unsynced(self._conversation):
                 raise self._not_taken
-            raise overdue(self._replica.hub, self._request, self._silent_s)
+            raise overdue(self._replica.hub, self._request, self._silent_s, self._calls)
 
     async def news(self) -> list[TurnEvent]:
         """Return the changes since the last call as events.
@@ -289,6 +293,7 @@ class AnswerWatch:
         """End the silence if the turn, or the one that it waits behind, is a step further."""
         draft = (stream.run, stream.token_count) if stream is not None else None
         place = queued_place(held, self._request)
+        self._calls = calls_ahead(held, place) if place is not None else ()
         ahead = goes_behind(held, place) if place is not None else None
         behind = (ahead.id, ahead.generation) if ahead is not None else None
         seal = held.order.seal_of.get(self._request)

@@ -48,6 +48,18 @@ def test_an_owner_abandons_the_call_of_a_member_who_is_gone(
     assert "You said: last" in ada.ok("log")
 
 
+def test_a_question_behind_an_open_call_says_what_it_waits_for(
+    world: World, me: Terminal, tmp_path: Path
+) -> None:
+    """It said that its host was awaited, which was there."""
+    me.ok("new")
+    book(world, me, tmp_path)
+    shown = me.run("send", "hello", "--timeout", "0.2")
+    assert shown.exit_code == 1
+    assert "it waits for the result of a (book)" in shown.stderr
+    assert "`antiphon send TEXT --result a`" in shown.stderr
+
+
 def test_a_writer_abandons_no_call_of_another_member(
     world: World, members: tuple[Terminal, Terminal], tmp_path: Path
 ) -> None:

@@ -66,6 +66,10 @@ def test_entries_that_the_hub_refused_are_named_and_not_waited_for(
     assert me.record("status")["conversations"][0]["refusal"] == "QUOTA_EXCEEDED"
     checked = me.run("verify", "--hub")
     assert (checked.exit_code, "NOT_COMPARED" in checked.stderr) == (0, False), checked.stderr
+    asked = me.run("send", "three", "--no-wait")
+    assert (asked.exit_code, "QUOTA_EXCEEDED" in asked.stderr) == (1, True)
+    assert "Go on in another conversation" in asked.stderr
+    assert "will answer" not in asked.stderr
     assert me.record("new", "--no-host")["synchronized"]
 
 
