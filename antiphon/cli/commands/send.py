@@ -342,13 +342,15 @@ async def _ask(
     record["unsynced"] = replica.hub.unsynced(held.id)
     if finished is not None:
         raise_refusal(finished.generation, REFUSED_STEP)
-        for part in finished.generation.parts:
-            if isinstance(part, ToolCall):
-                session.out.show(words_of((part,)))
+        calls = [part for part in finished.generation.parts if isinstance(part, ToolCall)]
+        for call in calls:
+            session.out.show(words_of((call,)))
         place = (await session.choices(replica.store, held.id)).place(held)
-        goes_on = continuable(held, place) == finished.id
         step = ""
-        if goes_on:
+        if calls:
+            result = next_command(session.settings, "send", "TEXT", "--result", calls[0].call_id)
+            step = f"{result} gives its result"
+        elif continuable(held, place) == finished.id:
             step = f"{next_command(session.settings, 'send', '--continue')} goes on"
         shown.screen.cost(finished, step)
     elif not session.out.as_json and asked is not None:

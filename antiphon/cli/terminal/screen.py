@@ -163,9 +163,9 @@ class AnswerScreen:
             sys.stdout.flush()
             self.wrote = False
 
-    def cost(self, event: Finished, continue_step: str) -> None:
+    def cost(self, event: Finished, next_step: str) -> None:
         """Print how an answer ended, and its size, on stderr; for the step see `end_lines`."""
-        lines = end_lines(event.generation, continue_step, is_verbose=self._out.is_verbose)
+        lines = end_lines(event.generation, next_step, is_verbose=self._out.is_verbose)
         width = self._out.people.width - 1 if self._live else 0
         for line in lines:
             for part in wrapped(line, width, " · "):

@@ -229,17 +229,20 @@ def rate_words(rate: float) -> str:
     return f"{rate:.1f} tok/s" if rate < 100 else f"{rate:,.0f} tok/s"
 
 
-def end_lines(generation: Generation, continue_step: str, *, is_verbose: bool) -> list[str]:
+def end_lines(generation: Generation, next_step: str, *, is_verbose: bool) -> list[str]:
     """Return how an answer ended, unless by itself, and its size; verbose, its whole usage.
 
-    `continue_step` says how one that was cut off at its limit goes on, empty where it can't.
+    `next_step` says how one that was cut off at its limit goes on, or how a call that it made
+    gets its result; empty where there is none.
     """
-    usage, lines = generation.usage, []
-    if generation.finish_reason == FinishReason.LENGTH:
+    usage, reason, lines = generation.usage, generation.finish_reason, []
+    if reason == FinishReason.LENGTH:
         limit = counted(usage.output_tokens, "token", "tokens")
-        lines.append(" · ".join(filter(None, (f"cut off at its limit of {limit}", continue_step))))
-    elif generation.finish_reason != FinishReason.STOP:
-        lines.append(finish_name(generation.finish_reason))
+        lines.append(" · ".join(filter(None, (f"cut off at its limit of {limit}", next_step))))
+    elif reason == FinishReason.TOOL_CALLS:
+        lines.append(" · ".join(filter(None, (finish_name(reason), next_step))))
+    elif reason != FinishReason.STOP:
+        lines.append(finish_name(reason))
     if is_verbose:
         return [*lines, usage_line(usage)]
     rate = tokens_per_s(usage)

@@ -90,7 +90,8 @@ def test_a_result_answers_a_call_that_is_open(world: World, me: Terminal, tmp_pa
     tools.write_text(json.dumps([SUM]))
     me.ok("new")
     assert me.refused("send", "42", "--result", "abc-0") == "ARGUMENT_INVALID"
-    me.ok("send", "Add.", "--tools", str(tools))
+    called = me.run("send", "Add.", "--tools", str(tools)).stderr
+    assert "tool_calls · antiphon send TEXT --result abc-0 gives its result" in called
     first = next(record["id"] for record in me.records("log"))
     for call, *more in (("nope",), ("abc-0", "--at", first)):
         assert me.refused("send", "42", "--result", call, *more) == "ARGUMENT_INVALID"
