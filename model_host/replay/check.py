@@ -200,11 +200,15 @@ class AnswerCheck:
     # --- the end --------------------------------------------------------------------------
 
     def finding(self) -> Finding:
-        """Return the finding; all logits that it needs have come."""
+        """Return the finding, once; all logits that it needs have come.
+
+        The run, whose counts and grammar take memory, is dropped.
+        """
         assert not self.has_context or self.is_complete, "all logits have come"
         if self._run is not None and self._difference is None:
             self._compare_rest(self._run)
         outcome, cause = self._verdict()
+        self._run = None
         known = self._difference or _Difference(cause, "")
         recorded = self.case.recorded
         return Finding(

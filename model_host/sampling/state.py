@@ -2,8 +2,9 @@
 
     state.scores(logits) ─► a sampler chooses ─► state.add(token) ─► …
 
-A state is built once per run. Each token changes its counts by one step, so a penalty over
-the whole context costs no more at its end than at its beginning.
+A state is made once per run, and counts its context at the first choice. Each token changes
+its counts by one step, so a penalty over the whole context costs no more at its end than at
+its beginning.
 """
 
 import hashlib
@@ -11,6 +12,7 @@ import struct
 from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -74,7 +76,9 @@ class SamplerState:
     ) -> None:
         """Start behind `context`, every token so far, at an index counted from the turn's start.
 
-        `end_ids` end an answer for any request. Raises SamplingInvalid or StopInvalid.
+        `context` must not change. Its tokens are counted at the first choice, so that a state
+        which waits takes little memory. `end_ids` end an answer for any request. Raises
+        SamplingInvalid or StopInvalid.
         """
         check_request(request, vocabulary)
         sampling = request.sampling
@@ -86,7 +90,13 @@ class SamplerState:
         """How many of the likeliest tokens are recorded with each token; 0 for no record."""
         self._first_end = request.output_tokens_min
         self._ends = np.array(sorted(self.end_ids), np.int64)
-        self._changes = _Changes(sampling, context) if _changes(sampling) else None
+        self._has_changes = _changes(sampling)
+        self._context = context
+
+    @cached_property
+    def _changes(self) -> "_Changes | None":
+        context, self._context = self._context, ()
+        return _Changes(self.sampling, context) if self._has_changes else None
 
     @property
     def word(self) -> int:

@@ -1,5 +1,6 @@
 """The state of one sequence: ranges of its parameters, counts, draws, masks."""
 
+import tracemalloc
 from dataclasses import replace
 
 import numpy as np
@@ -7,6 +8,7 @@ import pytest
 
 from model_host.refusals import SamplingInvalid, StopInvalid
 from model_host.sampling.state import SamplerState, draw_word
+from replica.ids import PublicKey
 from replica.log.body import LogitBias, Request, Sampling
 from spec.vectors.make import sampler as naive
 from tests.support.sampling import NOBODY, state_of
@@ -138,6 +140,21 @@ def test_counts_that_grow_token_by_token_equal_a_count_of_the_window(width: int)
         context.append(token)
         counted = state_of(sampling, context)
         assert grown.scores(logits).tobytes() == counted.scores(logits).tobytes()
+
+
+def test_a_state_that_waits_takes_no_memory_for_its_context() -> None:
+    """A replay makes those of all its answers at once."""
+    context = tuple(range(20_000))
+    request = Request(PublicKey(bytes(32)), Sampling(repetition_penalty=1.5))
+    tracemalloc.start()
+    try:
+        waiting = [SamplerState(request, vocabulary=20_000, context=context) for _ in range(20)]
+        before = tracemalloc.get_traced_memory()[0]
+        waiting[0].scores(np.zeros(20_000, np.float32))
+        counted = tracemalloc.get_traced_memory()[0] - before
+    finally:
+        tracemalloc.stop()
+    assert before < counted
 
 
 def test_without_penalties_no_token_is_counted() -> None:
