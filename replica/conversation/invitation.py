@@ -9,6 +9,7 @@ import base64
 import binascii
 import hashlib
 import hmac
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from enum import IntEnum
 
@@ -16,7 +17,7 @@ from replica import limits
 from replica.conversation.address import address_of, is_address
 from replica.errors import RequestRefused, Unavailable
 from replica.ids import ID_BYTES, KEY_BYTES, ConversationId, PublicKey, pae, tagged_sha256
-from replica.log import Grant, Log, Member, Membership, Role
+from replica.log import Entry, Grant, Log, Member, Membership, Role
 from replica.refusals import ArgumentInvalid
 
 CODE_TAG = b"antiphon/v1/invitation"
@@ -306,16 +307,16 @@ def noted(issued: Issued, conversation: ConversationId, grant: Grant, now_ms: in
     return replace(issued, granted=(*issued.granted, grant))
 
 
-def grants_elsewhere(issued: Issued, log: Log) -> bool:
-    """Say whether the log has a grant of the inviter that this store does not know of.
+def has_unknown_grant(issued: Issued, log: Log, wrote: Callable[[Entry], bool]) -> bool:
+    """Say whether this store wrote a grant that its record of an invitation lacks.
 
     If so, since the invitation was made, the store is a restored backup, and the
-    invitation may have been redeemed after it.
+    invitation may have been redeemed after it. `wrote` tells its entries from those of
+    other devices of the key, which redeem no invitation of this store.
     """
     for entry in log.entries.values():
-        is_ours = entry.header.author == issued.invitation.inviter
         # One of the same millisecond came before it.
-        if not is_ours or entry.header.create_time_ms <= issued.create_time_ms:
+        if entry.header.create_time_ms <= issued.create_time_ms or not wrote(entry):
             continue
         match log.body(entry.id):
             case Member(Grant() as grant) if grant not in issued.granted:

@@ -22,7 +22,7 @@ from replica.conversation import (
     check_name,
     check_public_address,
     check_role,
-    grants_elsewhere,
+    has_unknown_grant,
     judge,
     judge_by_record,
 )
@@ -264,7 +264,8 @@ async def _claim(
     membership = held.log.membership
     issued = await current_invitation(replica.store, issued)
     has_ended = replica.hub.ending(held.id) is not None or not membership.is_owner(replica.public)
-    if issued.claimed_by is None and (has_ended or grants_elsewhere(issued, held.log)):
+    is_restored = has_unknown_grant(issued, held.log, replica.wrote)
+    if issued.claimed_by is None and (has_ended or is_restored):
         issued = replace(issued, is_revoked=True)
         await update(replica.store, issued)
     verdict = judge(issued, newcomer, proof, membership, rpc.now_ms())

@@ -20,13 +20,13 @@ from replica.conversation.invitation import (
     check_verdict,
     decode_invitation,
     encode_invitation,
-    grants_elsewhere,
+    has_unknown_grant,
     is_answer,
     judge,
     read_code,
 )
 from replica.ids import ConversationId, PublicKey
-from replica.log import Grant, Log, Member, Membership, Role
+from replica.log import Entry, Grant, Log, Member, Membership, Role
 from replica.refusals import ArgumentInvalid
 from tests.support.writers import Writer
 
@@ -177,7 +177,7 @@ def test_codes_mailboxes_and_proofs_are_those_of_the_vectors(vector: dict[str, A
 
 
 def test_grants_since_an_invitation_are_those_with_a_later_time() -> None:
-    """The inviter's clock orders its own grants (TRUST-26)."""
+    """The store's clock orders its own grants (TRUST-26)."""
     inviter = Writer(1)
     genesis = inviter.genesis()
     log, grant = Log(genesis.conversation), Grant(BOB, Role.WRITER)
@@ -185,8 +185,12 @@ def test_grants_since_an_invitation_are_those_with_a_later_time() -> None:
     log.admit(genesis)
     log.admit(entry)
     made = entry.header.create_time_ms
-    of_inviter = Issued(replace(INVITATION, inviter=inviter.public), "bob", made - 1)
-    assert grants_elsewhere(of_inviter, log)
-    assert not grants_elsewhere(replace(of_inviter, create_time_ms=made), log)
-    assert not grants_elsewhere(replace(of_inviter, granted=(grant,)), log)
-    assert not grants_elsewhere(replace(ISSUED, create_time_ms=made - 1), log)
+    issued = Issued(replace(INVITATION, inviter=inviter.public), "bob", made - 1)
+    assert has_unknown_grant(issued, log, is_own)
+    assert not has_unknown_grant(replace(issued, create_time_ms=made), log, is_own)
+    assert not has_unknown_grant(replace(issued, granted=(grant,)), log, is_own)
+    assert not has_unknown_grant(issued, log, lambda _: False)  # another device of the key wrote it
+
+
+def is_own(entry: Entry) -> bool:
+    return entry.header.author == Writer(1).public

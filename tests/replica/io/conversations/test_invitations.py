@@ -107,6 +107,28 @@ async def test_a_grant_by_another_process_on_the_store_voids_no_invitation(place
         assert await redeemed(ada, bob, issued) == [JoinVerdict.GRANTED]
 
 
+async def test_a_grant_by_another_device_of_the_key_voids_no_invitation(place: Place) -> None:
+    """Either device may let somebody in; a code is redeemed by the one that made it."""
+    async with place.ada() as ada, place.opened(ADA, "phone") as phone:
+        conversation = await shared(ada)
+        await phone.follow(conversation)
+        assert await phone.wait_synced(conversation, WAIT_S)
+        first, second = (
+            await invite(ada, conversation, "bob"),
+            await invite(phone, conversation, "eve"),
+        )
+        async with place.opened(EVE, "eve") as eve:
+            assert await redeemed(phone, eve, second) == [JoinVerdict.GRANTED]
+        assert await ada.wait_synced(conversation, WAIT_S)
+        assert await ada.wait_for(lambda: is_member(ada, conversation), WAIT_S)
+        async with place.opened(BOB, "bob") as bob:
+            assert await redeemed(ada, bob, first) == [JoinVerdict.GRANTED]
+
+
+def is_member(replica: Replica, conversation: ConversationId) -> bool:
+    return replica.shelf[conversation].is_member(EVE.public)
+
+
 async def test_who_joins_by_one_invitation_voids_no_other(place: Place) -> None:
     async with place.ada() as ada, place.opened(BOB, "bob") as bob, place.opened(EVE, "eve") as eve:
         conversation = await shared(ada)
