@@ -206,6 +206,10 @@ class DocumentFold:
                 )
         return CheckedUpdate(decoded, owners)
 
+    def names_one(self, client: int) -> bool:
+        """Say whether a client id names one valid entry of the fold that has structs."""
+        return len(self._by_client.get(client, ())) == 1
+
     def _owners(
         self, clients: Iterable[int], follows: tuple[EntryId, ...] | None
     ) -> dict[int, EntryId]:

@@ -12,9 +12,9 @@ first. A Document may be used only in the thread that created it.
 
 import bisect
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Set
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pycrdt import Doc, Map, TransactionEvent, merge_updates
@@ -24,14 +24,17 @@ from replica.document.fold import (
     ROOTS,
     CheckedUpdate,
     DocumentFold,
-    OriginUnknown,
     Update,
     client_id,
     entry_client,
 )
-from replica.document.lib0 import SAFE_INTEGER_MAX, ValueRefused
+from replica.document.lib0 import SAFE_INTEGER_MAX, ValueRefused, varuint
 from replica.document.yjs import (
     EMPTY_UPDATE,
+    Content,
+    DecodedUpdate,
+    Struct,
+    StructId,
     decode_update,
     encode_update,
     named_clients,
@@ -216,21 +219,48 @@ class Edit:
 
         The entry's parents must include the current `document.heads`. The document
         changes once that entry is passed to `receive`. EMPTY_UPDATE means that there
-        is nothing to write. Raises UpdateTooLarge, or OriginUnknown where forged ids
-        make the name of an entry the edit builds on ambiguous.
+        is nothing to write. Raises UpdateTooLarge.
         """
         # Private attributes: an edit is part of its document.
         fold, numbers = self._document._fold, self._document._numbers
-        captured = decode_update(_captured(self._document._doc, self._writes))
-        clients = {_EDIT_CLIENT: client_id(self._lane)}
-        for client in named_clients(captured) - clients.keys():
-            clients[client] = entry_client(numbers.entry(client))
-        if len(set(clients.values())) < len(clients):
-            raise OriginUnknown("Two entries this edit builds on have the same client id.")
+        captured, own = (
+            decode_update(_captured(self._document._doc, self._writes)),
+            client_id(self._lane),
+        )
+        clients = {
+            client: entry_client(numbers.entry(client))
+            for client in named_clients(captured) - {_EDIT_CLIENT}
+        }
+        nameless = {c for c, name in clients.items() if name == own or not fold.names_one(name)}
+        captured = self._without(nameless, captured) if nameless else captured
+        clients[_EDIT_CLIENT] = own
         data = encode_update(rename_clients(captured, clients))
         # The reader checks our own bytes too, so that a local edit is never void.
         fold.check(data, self._lane, own=EntryId(b""))
         return data
+
+    def _without(self, nameless: Set[int], captured: DecodedUpdate) -> DecodedUpdate:
+        """Return the captured update without the names of some clients.
+
+        Ids of entries can be made to share a client id, which then names none of them (DOC-13).
+        What was written on top of such an entry begins at the root: it comes after all other
+        structs there, since the entry of this edit has the greatest number (spec/06 §4).
+        """
+        places = sorted(self._writes)
+        kept = [place for place in places if self._writes[place] is not None]
+        structs = [
+            replace(item, origin=None, root=root, key=key) if _builds_on(item, nameless) else item
+            for (root, key), item in zip(kept, captured.structs, strict=True)
+        ]
+        deletions = [one for one in captured.deletions if one.id.client not in nameless]
+        # A deletion names a struct, but not its key. A write in its place has that as its origin.
+        gone = [place for place in places if self._writes[place] is None]
+        probe = decode_update(_captured(self._document._doc, dict.fromkeys(gone, _Value(None))))
+        for (root, key), item in zip(gone, probe.structs, strict=True):
+            if _builds_on(item, nameless):
+                at = StructId(_EDIT_CLIENT, len(structs))
+                structs.append(Struct(at, 1, Content.DELETED, varuint(1), root=root, key=key))
+        return DecodedUpdate(tuple(structs), tuple(deletions))
 
 
 @dataclass(frozen=True, slots=True)
@@ -332,6 +362,10 @@ def _captured(doc: "Doc[Any]", writes: Mapping[tuple[str, str], _Value | None]) 
                 _write(roots[root], key, write)
         copy.unobserve(subscription)
         return merge_updates(*captured) if captured else EMPTY_UPDATE
+
+
+def _builds_on(item: Struct, clients: Set[int]) -> bool:
+    return item.origin is not None and item.origin.client in clients
 
 
 def _write(root: "Map[Any]", key: str, write: _Value | None) -> None:

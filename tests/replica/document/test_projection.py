@@ -1,5 +1,6 @@
 """The document: its content, agreement between replicas, and void updates."""
 
+import random
 import re
 from collections.abc import Callable
 from functools import partial
@@ -34,6 +35,7 @@ from replica.ids import EntryId, Lane
 from tests.replica.document.document_writer import (
     SEAL,
     TrackWriter,
+    assert_all_agree,
     edited,
     lane,
     meta,
@@ -154,6 +156,42 @@ def test_parents_that_cover_less_than_an_edit_was_made_on_make_it_void() -> None
         named = tuple(sorted(parent.id for parent in parents))
         added = Update(EntryId(b"\x07" * 32), lane(3), 0, None, named, 2, over)
         assert project([*track(), added]).void.get(added.id) == void
+
+
+def test_what_two_entries_of_one_name_wrote_can_be_written_over() -> None:
+    """Ids that begin alike can be made in a minute; the keys they wrote must not stay for good."""
+    track, keys = TrackWriter(), ("title", "gone", "tags")
+
+    def forged(edit: Edit) -> None:
+        for key in keys:
+            edit.set_meta(key, "forged")
+
+    twins = [
+        track.add(
+            edited(Document([track.genesis]), author, forged),
+            author=author, parents=[track.genesis], entry=b"the same" + bytes([author] * 24),
+        )
+        for author in (2, 3)
+    ]  # fmt: skip
+    other = track.add(
+        edited(Document(track()), 4, lambda e: e.set_meta("n", 1)), author=4, parents=twins
+    )
+
+    def honest(edit: Edit) -> None:
+        edit.set_meta("title", "Fugue")
+        edit.delete_meta("gone")
+        edit.delete_meta("n")
+        edit.set_meta("new", 1)
+
+    live = Document(track())
+    mine = track.add(edited(live, 1, honest), parents=[other])
+    assert assert_all_agree(track(), random.Random(1)).meta == {
+        "title": "Fugue", "tags": "forged", "new": 1,
+    }  # fmt: skip
+    live.receive(mine)
+    track.add(edited(live, 1, lambda e: e.set_meta("title", "Suite")), parents=[])
+    found = assert_all_agree(track(), random.Random(1))
+    assert (found.meta["title"], found.void) == ("Suite", {})
 
 
 def test_annotations_of_one_entry_by_two_authors_both_stay() -> None:
