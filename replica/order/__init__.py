@@ -1,6 +1,6 @@
 """The order of one conversation: seals, branches, contexts, tails (spec/03 §3)."""
 
-from replica.order.cancels import is_withdrawal
+from replica.order.cancels import is_withdrawal, may_end
 from replica.order.context import context_digest
 from replica.order.coverage import coverage, coverage_before
 from replica.order.descendants import descendants
@@ -31,6 +31,7 @@ __all__ = [
     "is_withdrawal",
     "is_withdrawn",
     "late_messages",
+    "may_end",
     "queued_behind",
     "start",
     "tail",

@@ -35,10 +35,11 @@ def withdrawn(log: Log, closure: Set[EntryId], membership: Membership) -> set[En
 
 def has_effect(cancel: Entry, ended: Entry, membership: Membership) -> bool:
     """Say whether a CANCEL closes its request or withdraws its message, under a membership."""
-    return _may_end(cancel.header.author, ended, membership) and membership.is_visible(cancel)
+    return may_end(cancel.header.author, ended, membership) and membership.is_visible(cancel)
 
 
-def _may_end(author: PublicKey, ended: Entry, membership: Membership) -> bool:
+def may_end(author: PublicKey, ended: Entry, membership: Membership) -> bool:
+    """Say whether a CANCEL of a key would close a request or withdraw a message."""
     return author == ended.header.author or membership.has_owner_role(author)
 
 
@@ -75,7 +76,7 @@ class Cancels:
         firsts = [
             next((key for key, cancel in of if membership.is_visible(cancel)), None)
             for author, of in self._of.get(ended.id, {}).items()
-            if _may_end(author, ended, membership)
+            if may_end(author, ended, membership)
         ]
         return min((key for key in firsts if key is not None), default=(0, None))[1]
 
@@ -85,5 +86,5 @@ class Cancels:
 
     def _closing(self, ended: Entry, membership: Membership) -> Iterator[tuple[int, EntryId]]:
         for author, of in self._of.get(ended.id, {}).items():
-            if _may_end(author, ended, membership):
+            if may_end(author, ended, membership):
                 yield from (key for key, cancel in of if membership.is_visible(cancel))

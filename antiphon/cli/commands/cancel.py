@@ -18,8 +18,9 @@ from antiphon.cli.common import (
 )
 from antiphon.cli.views import Names, counted
 from replica.conversation import Conversation, Place, awaited, calls_ahead, removal_of
-from replica.ids import EntryId, short
+from replica.ids import EntryId, PublicKey, short
 from replica.io import Replica, cancels
+from replica.order import may_end
 
 
 def register(app: typer.Typer) -> None:
@@ -78,23 +79,26 @@ async def cancel_awaited(replica: Replica, held: Conversation, place: Place) -> 
     An owner may cancel all of them, others their own. Raises NothingAwaited, KeyRemoved, and
     CancelForbidden if all of them are other members': such a CANCEL has no effect.
     """
-    waiting, membership = awaited(held, place), held.log.membership
+    waiting = awaited(held, place)
     if not waiting:
         raise NothingAwaited
     removal = removal_of(held, replica.public)
     if removal is not None:
         raise removal
-    authors = {request: held.log.entries[request].header.author for request in waiting}
-    is_owner = membership.is_owner(replica.public)
-    closed = tuple(i for i in waiting if is_owner or authors[i] == replica.public)
+    closed = tuple(i for i in waiting if may_cancel(held, replica.public, i))
     if not closed:
-        first = waiting[0]
+        author = held.log.entries[waiting[0]].header.author
         raise CancelForbidden(
-            f"only its author {short(authors[first])} or an owner may cancel {short(first)}"
+            f"only its author {short(author)} or an owner may cancel {short(waiting[0])}"
         )
     for request in closed:
         await cancels.cancel(replica, held.id, request)
     return Cancelled(closed, tuple(i for i in waiting if i not in closed))
+
+
+def may_cancel(held: Conversation, key: PublicKey, request: EntryId) -> bool:
+    """Say whether a CANCEL of a key would end the wait for the answer to a request."""
+    return may_end(key, held.log.entries[request], held.log.membership)
 
 
 def report_cancelled(

@@ -12,6 +12,7 @@ from typing import Annotated, Any
 
 import typer
 
+from antiphon.cli.commands.cancel import may_cancel
 from antiphon.cli.commands.forms import (
     ChoiceOption,
     LarkOption,
@@ -274,9 +275,11 @@ def say_awaited(session: Session, replica: Replica, held: Conversation, place: P
     linked = {info.key for info in replica.hub.hosts} if replica.hub.is_linked else set()
     away = {short(body.host) for body in bodies if body.host not in linked}
     if replica.hub.is_linked and away:
-        hosts = ", ".join(sorted(away))
-        step = next_command(session.settings, "cancel")
-        session.out.note(f"      its host {hosts} is not linked; {step} ends the wait")
+        step = f"{next_command(session.settings, 'cancel')} ends the wait"
+        if not all(may_cancel(held, replica.public, i) for i in waiting):
+            beside = next_command(session.settings, "send", "--conflict", "fork", "TEXT")
+            step = f"who asked, or an owner, can cancel it; {beside} goes on beside it"
+        session.out.note(f"      its host {', '.join(sorted(away))} is not linked; {step}")
 
 
 def _message_of(text: str | None) -> str | None:

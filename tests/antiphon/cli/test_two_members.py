@@ -152,7 +152,8 @@ def test_a_branch_whose_host_is_gone_continues(gate: Gate):
     gate.wait()
     gate.world.stop_host()
     waiting = bob.run("send", "second", "--no-wait")
-    assert "is not linked; antiphon cancel ends the wait" in waiting.stderr
+    beside = "antiphon send --conflict fork TEXT goes on beside it"
+    assert f"is not linked; who asked, or an owner, can cancel it; {beside}" in waiting.stderr
     cancelled = bob.record("cancel")
     assert len(cancelled["cancelled"]) == 1, "the first request is Ada's, and Bob no owner"
     first = cancelled["awaited"]
