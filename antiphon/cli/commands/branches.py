@@ -24,7 +24,7 @@ from antiphon.cli.common import (
     load_from,
     next_command,
 )
-from antiphon.cli.views import cut, entries_at, harmless, is_undone, plain_table, words_of
+from antiphon.cli.views import entries_at, is_undone, one_line, plain_table, words_of
 from replica.conversation import Conversation, Place, check_name, place_on_branch
 from replica.ids import EntryId
 from replica.io import Replica, documents
@@ -33,6 +33,10 @@ from replica.order import SealNode, branch_ends
 
 DIGITS_MIN = 6
 _PREVIEW_CELLS = 40
+_NAMES_CELLS = 32
+"""Any writer can give names, and of any length: the other columns stay."""
+_TITLE_CELLS = 128
+"""All that `title` sets fit; another writer may have set a longer one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,8 +126,8 @@ def show_branches(session: Session, held: Conversation, choices: Choices) -> Non
     table.add_column("turns", justify="right", no_wrap=True)
     table.add_column("last message", min_width=8)
     for branch in found:
-        names = Text(harmless(", ".join(branch.names)), style="bold")
-        last = Text(harmless(cut(branch.last, _PREVIEW_CELLS)), no_wrap=True, overflow="ellipsis")
+        names = Text(one_line(", ".join(branch.names), _NAMES_CELLS), style="bold")
+        last = Text(one_line(branch.last, _PREVIEW_CELLS), no_wrap=True, overflow="ellipsis")
         mark = "*" if branch.is_chosen else ""
         table.add_row(mark, branch.digits, names, str(branch.turns), last)
     if found:
@@ -223,7 +227,7 @@ async def title(
         step = next_command(session.settings, "title", "TITLE")
         session.out.note(f"it has no title yet; next: {step}")
     else:
-        session.out.show(found)
+        session.out.show(one_line(found, _TITLE_CELLS))
 
 
 async def _synced(session: Session, replica: Replica, prefix: str | None) -> Conversation:

@@ -53,7 +53,7 @@ from antiphon.cli.views.rows import (
     written_by,
 )
 from antiphon.cli.views.tables import plain_table
-from antiphon.cli.views.titles import title_of
+from antiphon.cli.views.titles import one_line, title_of
 from antiphon.cli.views.top_view import Timed, lines, notice, record
 from antiphon.cli.views.undone import is_undone
 
@@ -109,6 +109,7 @@ __all__ = [
     "lost_words",
     "next_step",
     "notice",
+    "one_line",
     "own_message",
     "plain_table",
     "question_of",

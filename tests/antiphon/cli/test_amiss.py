@@ -1,5 +1,6 @@
 """Errors of the command: one message, its reason, the next step, no traceback."""
 
+import asyncio
 import io
 import json
 import os
@@ -16,6 +17,10 @@ from antiphon.cli.commands import send
 from antiphon.cli.common.errors import EntryUnknown, PrefixAmbiguous
 from antiphon.cli.common.session import only_match
 from antiphon.cli.common.turn import TEXT_BYTES_MAX
+from replica.ids import EntryId
+from replica.io import documents
+from replica.io.driver.replica import Replica
+from replica.io.files.keys import load_or_create
 from replica.refusals import BodyTooLarge
 from tests.antiphon.cli.conftest import Terminal, World
 from tests.antiphon.cli.processes import ANTIPHON, ROOT, antiphon, environment, forked_antiphon
@@ -209,6 +214,36 @@ def test_a_full_width_title_leaves_space_for_the_rest(me: Terminal) -> None:
     assert "last entry" in shown
 
 
+def test_names_and_titles_that_another_client_wrote_leave_space_for_the_rest(me: Terminal) -> None:
+    """Any writer can set them, of any length and with any characters."""
+    me.ok("new")
+    me.ok("send", "the question")
+    seal = EntryId(bytes.fromhex(me.records("branches")[0]["seal"]))
+    hostile = "red\n* forged  \x1b[31m" + "x" * 20_000
+
+    def write(edit: Any) -> None:
+        edit.set_meta("title", hostile)
+        edit.set_branch(hostile, seal)
+        edit.set_branch("plain", seal)
+
+    async def set_both() -> None:
+        key = load_or_create(me.data_dir / "identity.key")
+        async with Replica.open(me.store_path, key) as replica:
+            (stored,) = await replica.store.conversations()
+            await documents.edit(replica, stored.conversation, write)
+
+    asyncio.run(set_both())
+    header, branch = me.ok("branches").splitlines()
+    assert branch.split()[:2] == ["*", seal.hex()[:6]]
+    assert branch.split()[-2:] == ["the", "question"]
+    assert header.split() == ["branch", "name", "turns", "last", "message"]
+    (title,) = me.ok("title").splitlines()
+    assert title.startswith("red * forged ␛[31mxxx")
+    assert len(title) < 200
+    assert me.record("title")["title"] == hostile
+    assert me.record("branches")["names"] == ["plain", hostile]
+
+
 def test_a_message_written_during_an_answer_stays_in_the_graph(world: World, me: Terminal) -> None:
     me.ok("new")
     world.stop_host()
@@ -314,11 +349,6 @@ def test_a_replica_in_use_is_read_and_the_hub_not_asked(world: World, me: Termin
     me.ok("new")
 
     async def look() -> dict[str, object]:
-        import asyncio
-
-        from replica.io.driver.replica import Replica
-        from replica.io.files.keys import load_or_create
-
         async with Replica.open(me.store_path, load_or_create(me.data_dir / "identity.key")):
             return await asyncio.to_thread(me.record, "status")
 
