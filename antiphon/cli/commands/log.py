@@ -27,7 +27,6 @@ from antiphon.cli.views import (
     Row,
     brief,
     counted,
-    cut,
     detail_of,
     draw,
     entries_at,
@@ -35,8 +34,10 @@ from antiphon.cli.views import (
     followed,
     followed_next,
     is_listed,
+    lines_of,
     own_message,
     row_of,
+    who_cells,
     wrapped,
 )
 from replica.conversation import (
@@ -53,8 +54,6 @@ from replica.order import branch_ends, is_withdrawn
 from replica.refusals import ConversationDeleted
 
 NARROW_CELLS = 60
-WHO_CELLS, WHO_CELLS_MAX = 8, 17
-WHO_COLORS = {"you": "cyan", "model": "green", "system": "magenta", "tool": "magenta"}
 
 
 def register(app: typer.Typer) -> None:
@@ -204,10 +203,7 @@ def print_entries(
 def print_row(session: Session, row: Row) -> None:
     """Write one entry: id, who, text with a hanging indent, how it ended."""
     out = session.out
-    color = WHO_COLORS.get(row.who, "yellow")
-    head = Text.assemble(
-        (row.id, "dim"), "  ", (f"{cut(row.who, WHO_CELLS_MAX):<{WHO_CELLS}}", color)
-    )
+    head = Text.assemble((row.id, "dim"), "  ", who_cells(row.who))
     # A narrow terminal has no space beside the head; the text goes below it.
     is_narrow = out.data.is_terminal and out.data.width < NARROW_CELLS
     indent = " " * (4 if is_narrow else 20)
@@ -246,24 +242,9 @@ def _print_graph(session: Session, held: Conversation, names: Names, place: Plac
                 }
             )
         return
-    lines = list(draw(held, names))
-    widest = max(len(line.drawing) for line in lines)
-    for line in lines:
-        if line.row is None:
-            out.show(Text(line.drawing, style="red"))
-            continue
-        text = Text.assemble((f"{line.drawing:<{widest}}", "red"), "  ")
-        text.append(line.row.id, style="yellow" if line.is_seal else "dim")
-        text.append(
-            f"  {cut(line.row.who, WHO_CELLS_MAX):<{WHO_CELLS}}",
-            style=WHO_COLORS.get(line.row.who, "yellow"),
-        )
-        text.append("  " + " ".join(line.row.text.split()))
-        if line.row.note:
-            text.append("  " + line.row.note.split(" · ")[0], style="dim")
-        if out.data.is_terminal:
-            text.truncate(out.data.width - 1, overflow="ellipsis")
-        out.show(text)
+    width = out.data.width - 1 if out.data.is_terminal else None
+    for line in lines_of(list(draw(held, names)), width):
+        out.show(line)
     out.note(Text(counted(len(branch_ends(held.order)), "branch", "branches"), style="dim"))
     row = row_of(held, followed(held, place), names)
     out.note(Text(followed_next(row), style="dim"))

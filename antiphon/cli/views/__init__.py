@@ -2,7 +2,7 @@
 
 from antiphon.cli.views.branch_view import NO_BRANCH, BranchView, queue_words, view_of
 from antiphon.cli.views.followed import followed, followed_next
-from antiphon.cli.views.graph import draw
+from antiphon.cli.views.graph import draw, lines_of
 from antiphon.cli.views.joins import join_lines, join_record, still_pending
 from antiphon.cli.views.losses import (
     LOST_WORDS,
@@ -47,6 +47,7 @@ from antiphon.cli.views.rows import (
     line_of,
     row_of,
     usage_line,
+    who_cells,
     word_of,
     words_of,
     wrapped,
@@ -103,6 +104,7 @@ __all__ = [
     "join_record",
     "line_of",
     "lines",
+    "lines_of",
     "losses_in",
     "losses_of",
     "losses_record",
@@ -123,6 +125,7 @@ __all__ = [
     "title_of",
     "usage_line",
     "view_of",
+    "who_cells",
     "word_of",
     "words_of",
     "wrapped",

@@ -10,15 +10,19 @@ latest activity. The output is ASCII only.
     x  a void seal
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from rich.text import Text
+
 from antiphon.cli.views.names import Names
-from antiphon.cli.views.rows import ID_DIGITS, TALK, Row, is_listed, row_of
+from antiphon.cli.views.rows import ID_DIGITS, TALK, Row, is_listed, row_of, who_cells
 from replica.conversation import Conversation
 from replica.ids import EntryId, Track
 from replica.log import Entry, Kind, reach
 from replica.order import SealNode
+
+_LEFT_OUT = "..."
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +49,35 @@ def draw(held: Conversation, names: Names) -> Iterator[Line]:
             yield part
         else:
             stack.append(part)
+
+
+def lines_of(lines: Sequence[Line], width: int | None) -> Iterator[Text]:
+    """Yield the lines as text of at most `width` cells, all that they have for None.
+
+    Drawings get half of the width at most: those of branches that nest deeper lose their left
+    part, so that each entry has its id and words.
+    """
+    widest = max(len(line.drawing) for line in lines)
+    room = widest if width is None else min(widest, width // 2)
+    for line in lines:
+        drawing = _ending(line.drawing, room)
+        if line.row is None:
+            yield Text(drawing, style="red")
+            continue
+        id_style = "yellow" if line.is_seal else "dim"
+        text = Text.assemble((f"{drawing:<{room}}", "red"), "  ", (line.row.id, id_style), "  ")
+        text.append(*who_cells(line.row.who))
+        text.append("  " + " ".join(line.row.text.split()))
+        if line.row.note:
+            text.append("  " + line.row.note.split(" · ")[0], style="dim")
+        if width is not None:
+            text.truncate(width, overflow="ellipsis")
+        yield text
+
+
+def _ending(drawing: str, width: int) -> str:
+    """Return a drawing, the end of one that is wider than `width`."""
+    return drawing if len(drawing) <= width else f"{_LEFT_OUT}{drawing[len(_LEFT_OUT) - width :]}"
 
 
 Part = Line | Iterator["Part"]

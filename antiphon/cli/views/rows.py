@@ -50,6 +50,8 @@ from replica.order import SealNode, is_withdrawn
 
 TALK = frozenset({Kind.MESSAGE, Kind.TOOLS, Kind.GENERATION})
 """The kinds that people read; requests, seals and changes of the membership stand between them."""
+_WHO_CELLS, _WHO_CELLS_MAX = 8, 17
+_WHO_COLORS = {"you": "cyan", "model": "green", "system": "magenta", "tool": "magenta"}
 PREVIEW_CELLS = 36
 ID_DIGITS = 8
 
@@ -272,6 +274,11 @@ def cut(text: str, width: int) -> str:
     if cell_len(text) <= width:
         return text
     return _fitting(text[:width], width - 1) + "…"
+
+
+def who_cells(who: str) -> tuple[str, str]:
+    """Return the column of who wrote an entry, and its colour."""
+    return f"{cut(who, _WHO_CELLS_MAX):<{_WHO_CELLS}}", _WHO_COLORS.get(who, "yellow")
 
 
 def wrapped(text: str, width: int, joint: str = " ") -> list[str]:
