@@ -26,7 +26,7 @@ from replica.conversation.chain import (
 )
 from replica.conversation.characters import is_shown, is_typed
 from replica.conversation.chosen import place_at
-from replica.conversation.conversation import Conversation, updates_of
+from replica.conversation.conversation import Conversation, is_absent, updates_of
 from replica.conversation.drafts import (
     Draft,
     DraftStream,
@@ -226,6 +226,7 @@ __all__ = [
     "has_unknown_grant",
     "hosts_awaited",
     "is_about",
+    "is_absent",
     "is_address",
     "is_answer",
     "is_last_open",

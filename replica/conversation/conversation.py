@@ -239,6 +239,11 @@ class Conversation:
         return self.log.entries[tips[0]].header.seq + 1, tips[0]
 
 
+def is_absent(held: Conversation) -> bool:
+    """Say whether nothing of a conversation is held, nor was."""
+    return not (held.log.entries or held.log.pending or held.damage)
+
+
 def updates_of(log: Log, entries: Iterable[Entry] | None = None) -> list[Update]:
     """Return the covered ones of these entries, by default all, as updates (spec/06-document).
 

@@ -11,6 +11,7 @@ from antiphon.library import events as e
 from antiphon.library import given
 from antiphon.library.errors import ProcessForked, ReplicaClosed
 from antiphon.library.io.all_synced import AllSynced
+from antiphon.library.io.asked_for import AskedFor
 from antiphon.library.io.conversation import Conversation
 from antiphon.library.io.feed import Feed
 from antiphon.library.io.handle import SYNC_S, Shared, has_host, usable
@@ -71,6 +72,7 @@ class Replica(Unpickled, Opened):
         self._replica = core
         self._shared: Shared = shared
         self._creating = asyncio.Lock()
+        self._asked_for = AskedFor(core)
         self._titles = OwnTitles(core.public)
 
     @property
@@ -148,15 +150,15 @@ class Replica(Unpickled, Opened):
         True
         """
         given.check_id(conversation, "the conversation")
-        await self._core.follow(conversation)
-        if self._core.hub.is_configured:
-            await self._core.wait_for(lambda: self._is_settled(conversation), SYNC_S)
-        if not await _is_here(self._core, conversation):
-            hub = self._core.hub
-            if hub.is_configured and not (hub.is_linked and self._is_settled(conversation)):
+        core, hub, is_settled = self._core, self._core.hub, True
+        async with self._asked_for.following(conversation):
+            if hub.is_configured:
+                is_settled = await core.wait_for(lambda: self._is_settled(conversation), SYNC_S)
+            if await _is_here(core, conversation):
+                return self._handle(conversation)
+            if hub.is_configured and not (hub.is_linked and is_settled):
                 raise hub.last_error or HubUnreachable("the hub has not answered")
             raise ConversationUnknown  # nothing of it is here, and the hub has refused it
-        return self._handle(conversation)
 
     async def conversations(self) -> tuple[Conversation, ...]:
         """Return all conversations held here, ordered by id.

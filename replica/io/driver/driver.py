@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from replica.commits import Conversations
-from replica.conversation import Conversation, EntryStore
+from replica.conversation import Conversation, EntryStore, is_absent
 from replica.core import Leaves, ReplicaCore, ReplicaEffects
 from replica.errors import ReplicaClosed, StoreError
 from replica.ids import ConversationId, EntryId
@@ -152,6 +152,13 @@ class ReplicaDriver:
             self._deliver(event)
         for conversation in effects.closed:
             self.evict(conversation)
+
+    def unfollow(self, conversation: ConversationId) -> None:
+        """Stop syncing a conversation; one of which nothing is held leaves memory."""
+        self.do(self.core.unfollow(conversation))
+        held = self.core.shelf.get(conversation)
+        if held is None or is_absent(held):
+            self._drop(conversation)
 
     async def forget(self, conversation: ConversationId) -> None:
         """Drop a deleted conversation from memory, once a load of it has ended."""

@@ -172,14 +172,16 @@ class Replica:
         """Return a conversation, loaded from the store if necessary. Raises ConversationUnknown."""
         return await self._driver.load(conversation)
 
-    async def follow(self, conversation: ConversationId, *, drafts: bool = True) -> None:
-        """Keep a conversation in sync while this replica runs."""
+    async def follow(self, conversation: ConversationId, *, drafts: bool = True) -> bool:
+        """Keep a conversation in sync while this replica runs; False if it was before."""
+        is_new = not self._core.listed.is_used(conversation)
         self._driver.do(self._core.follow(conversation, time.monotonic(), drafts=drafts))
         await self._driver.loading(conversation)
+        return is_new
 
     def unfollow(self, conversation: ConversationId) -> None:
-        """Stop syncing a conversation."""
-        self._driver.do(self._core.unfollow(conversation))
+        """Stop syncing a conversation; one of which nothing is held leaves memory."""
+        self._driver.unfollow(conversation)
 
     async def delete(self, conversation: ConversationId) -> None:
         """Delete a conversation from this replica."""
