@@ -26,6 +26,7 @@ ATTEMPTS = 2
 """Processes that are tried for one grammar, where others end the first."""
 
 _COSTLY = "compiling it takes too much time, memory or stack"
+_ABSENT = "The process that checks grammars does not run here."
 _COSTLY_ENDS = {
     OUT_OF_MEMORY,
     -signal.SIGVTALRM,  # of its timer
@@ -138,18 +139,24 @@ async def _problem_of(source: GrammarSource) -> str | None:
         if status in _COSTLY_ENDS:
             return _COSTLY
         if status in (1, 2):
-            raise HostError("The process that checks grammars does not run here.")
+            raise HostError(_ABSENT)
     raise HostError("The process that checks grammars was ended by others.")
 
 
 async def _tried(source: GrammarSource) -> tuple[int | None, str | None]:
-    """Return the exit status of a process and its words; None and None if it took too long."""
-    process = await asyncio.create_subprocess_exec(
-        *python("-m", "model_host.grammar_process", str(GRAMMAR_CPU_S_MAX)),
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.DEVNULL,
-    )
+    """Return the exit status of a process and its words; None and None if it took too long.
+
+    Raises HostError where the system starts no process, as without a free descriptor.
+    """
+    try:
+        process = await asyncio.create_subprocess_exec(
+            *python("-m", "model_host.grammar_process", str(GRAMMAR_CPU_S_MAX)),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.DEVNULL,
+        )
+    except OSError as error:
+        raise HostError(_ABSENT) from error
     try:
         async with asyncio.timeout(WALL_S_MAX):
             problem, _ = await process.communicate(source.text.encode())

@@ -103,6 +103,16 @@ async def test_a_process_that_others_end_each_time_blames_no_grammar(
     await checker.check(good, OWNER)
 
 
+@pytest.mark.parametrize("program", ["/nowhere", "/bin/false"])
+async def test_an_installation_without_the_process_is_not_blamed_on_the_grammar(
+    program: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "executable", program)
+    with pytest.raises(HostError, match="does not run here") as caught:
+        await GrammarChecker().check(lark('start: "a"'), OWNER)
+    assert not isinstance(caught.value, GrammarInvalid)
+
+
 async def test_a_verdict_of_the_clock_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     checker, good = GrammarChecker(), lark('start: "a"')
     with monkeypatch.context() as busy:
