@@ -1,6 +1,6 @@
 """The runs in progress: their drafts and their CANCELs (spec/07-host §4, spec/04-link §6)."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Protocol
 
@@ -32,7 +32,7 @@ class Running(Protocol):
         """Return its progress."""
 
     @property
-    def shown(self) -> Iterable[Draft]:
+    def shown(self) -> Sequence[Draft]:
         """Return its frames so far, signed."""
 
     def check_cancelled(self) -> None:
@@ -50,15 +50,17 @@ class RunTable:
         self._replica = replica
         self._key = key
         self._runs: dict[EntryId, Running] = {}
+        self._sent: dict[EntryId, int] = {}
+        """How many frames of each run were sent, since its seal was acked or the link began."""
 
     @contextmanager
     def holding(self, run: Running) -> Iterator[None]:
         """Hold a run in the table for the block."""
-        self._runs[run.request] = run
+        self._runs[run.request], self._sent[run.request] = run, 0
         try:
             yield
         finally:
-            del self._runs[run.request]
+            del self._runs[run.request], self._sent[run.request]
 
     def views(self) -> list[RunView]:
         """Return the progress of all runs."""
@@ -69,10 +71,26 @@ class RunTable:
         return sign_draft(frame, self._key)
 
     def show(self, frame: Draft) -> None:
-        """Send a signed frame if its run's seal is acked; hubs refuse drafts of unknown seals."""
+        """Send a signed frame if its run's seal is acked; hubs refuse drafts of unknown seals.
+
+        Of one with tokens those before it come first that the hub had no credit for: behind a
+        gap it takes none.
+        """
         run = self._runs.get(frame.request)
-        if run is not None and self._replica.hub.is_acked(frame.conversation, run.seal):
+        if run is None or not self._replica.hub.is_acked(frame.conversation, run.seal):
+            return
+        if frame.progress is not None:
             self._replica.send_draft(frame)
+        else:
+            self._send_rest(run)
+
+    def _send_rest(self, run: Running) -> None:
+        """Send the frames of a run that were not sent yet, as far as there is credit."""
+        frames = run.shown
+        for at in range(self._sent[run.request], len(frames)):
+            if not self._replica.send_draft(frames[at]):
+                return
+            self._sent[run.request] = at + 1
 
     def handle_admitted(self, conversation: ConversationId) -> None:
         """Let the runs of a conversation check for CANCELs after entries were admitted."""
@@ -100,5 +118,6 @@ class RunTable:
         return [run for run in self._runs.values() if run.conversation == conversation]
 
     def _show_from_start(self, run: Running) -> None:
-        for frame in run.shown:
-            self.show(frame)
+        self._sent[run.request] = 0
+        if run.shown:
+            self.show(run.shown[-1])

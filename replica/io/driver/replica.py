@@ -258,9 +258,14 @@ class Replica:
         """Admit a signed entry of our own; return once it is durable locally."""
         await self._driver.append(entry, more_follow=False)
 
-    def send_draft(self, draft: Draft) -> None:
-        """Send a draft to the hub (hosts only); it is dropped while there is no link."""
-        self._driver.do(self._core.send_draft(draft))
+    def send_draft(self, draft: Draft) -> bool:
+        """Send a draft to the hub (hosts only); False where it is dropped.
+
+        That is without a link, and while the hub has given no credit.
+        """
+        effects = self._core.send_draft(draft)
+        self._driver.do(effects)
+        return any(frame.message is draft for frame in effects.send)
 
     # --- events -----------------------------------------------------------------------
 

@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from replica.conversation.drafts import Draft
 from replica.conversation.place import newest_place
 from replica.core import pauses
 from replica.errors import StoreError
-from replica.ids import ConversationId, EntryId
+from replica.ids import ConversationId, Digest, EntryId
 from replica.io.driver.replica import Replica
 from replica.link.events import (
     EntryFailed,
@@ -183,6 +184,20 @@ async def test_a_conversation_that_only_left_memory_is_waited_for(tmp_path: Path
         await replica.follow(conversation)
         await hub.start()
         assert await waiting
+
+
+async def test_whoever_sends_a_draft_learns_whether_there_was_credit(tmp_path: Path, hub: HubOnOff):
+    async with Replica.open(tmp_path / "store", ME.key, hub.address) as replica:
+        conversation = await replica.create(Genesis((replica.public,)))
+        draft = Draft(conversation, EntryId(bytes(32)), 1, 0, (1,), 0, b"a", Digest(bytes(32)))
+        assert await replica.wait_synced(conversation)
+        assert replica.send_draft(draft)
+        link = replica._core.link._link
+        assert link is not None
+        link.flow.sent_limit = link.flow.sent_bytes
+        assert not replica.send_draft(draft)
+        await parted(replica, hub)
+        assert not replica.send_draft(draft)
 
 
 async def test_a_listener_that_raises_stops_nothing(tmp_path: Path):
