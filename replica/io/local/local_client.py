@@ -23,6 +23,9 @@ ANSWER_S = 30.0
 """Seconds that a request waits for its answer; it is not begun after them."""
 SILENT_S = 1.0
 """The same, once a request had no answer in time: calls that queue are not late one by one."""
+UNREAD_BYTES_MAX = 16 * 1024 * 1024
+"""Unread bytes beyond which nothing more is sent to a process that has left a request unanswered,
+and no acks in any case."""
 
 Notice = Callable[[LocalFrame], Awaitable[None]]
 """Receives an announcement; the next frame is read once it returned."""
@@ -87,11 +90,15 @@ class LocalClient:
         """Send a request; return its answer.
 
         Raises ConnectionEnded and the error answered. Without an answer, as from a process that
-        was stopped, raises WriteUnconfirmed if the request writes, else StoreLocked. Requests
-        are performed in order: the answer to a later one says that an earlier one is decided.
+        was stopped, raises WriteUnconfirmed if the request writes, else StoreLocked, which is
+        raised too for one that is not sent. Requests are performed in order: the answer to a
+        later one says that an earlier one is decided.
         """
         if self._ended:
             raise ConnectionEnded
+        silent = f"process {self.server.process} holds the store and does not answer"
+        if self._is_silent and self._is_full:
+            raise StoreLocked(silent)
         number, bound_s = next(self._numbers), ANSWER_S
         if self._is_silent:
             bound_s = min(SILENT_S, ANSWER_S)
@@ -105,7 +112,6 @@ class LocalClient:
                 answer: LocalFrame = await answered
         except TimeoutError as late:
             self._is_silent = True
-            silent = f"process {self.server.process} holds the store and does not answer"
             raise (WriteUnconfirmed if frame.writes else StoreLocked)(silent) from late
         finally:
             self._waiting.pop(number, None)
@@ -115,9 +121,13 @@ class LocalClient:
         return answer
 
     def send(self, frame: LocalFrame) -> None:
-        """Send a request without an answer; it is lost if the connection has ended."""
-        if not self._ended:
+        """Send a request without an answer; it is lost behind the end, or much that is unread."""
+        if not (self._ended or self._is_full):
             self._writer.write(frame.encode())
+
+    @property
+    def _is_full(self) -> bool:
+        return self._writer.transport.get_write_buffer_size() > UNREAD_BYTES_MAX
 
     def close(self) -> None:
         """End the connection; every request that waits raises ConnectionEnded."""
