@@ -38,11 +38,6 @@ class KVSequence:
         self._destination: int | None = None
 
     @property
-    def conversation(self) -> bytes:
-        """Return the id of the conversation."""
-        return self.user.key
-
-    @property
     def tokens(self) -> int:
         """Return the number of positions that hold keys and values."""
         return 0 if self.node is None else self.node.start + self.node.tokens

@@ -34,11 +34,6 @@ class Residency:
         self._wanted: Digest | None = None
 
     @property
-    def loaded(self) -> tuple[Digest, ...]:
-        """Return the loaded profiles, the least recently used first."""
-        return tuple(self._uses)
-
-    @property
     def loaded_bytes(self) -> int:
         """Return the memory that the loaded profiles need."""
         return sum(self._bytes_of[profile] for profile in self._uses)

@@ -159,9 +159,9 @@ class Trial(Checked):
         assert kept == sequence.tokens <= keep
         if self.is_exact:
             assert kept == keep
-        self.naive.keep(sequence.conversation, ids[: tokens // 512 * 512])
+        self.naive.keep(sequence.user.key, ids[: tokens // 512 * 512])
         if is_held:
-            self.naive.keep(sequence.conversation, ids)
+            self.naive.keep(sequence.user.key, ids)
         self._record(sequence, ids[:kept])
 
     def restore(self) -> None:
@@ -178,7 +178,7 @@ class Trial(Checked):
         if sequence.tokens % 512:  # an incomplete group is given up and restored
             self.given_up[sequence.node] = start % 512
         if self._is_tail_held(sequence):
-            self.naive.keep(sequence.conversation, former)
+            self.naive.keep(sequence.user.key, former)
         payload = keys_and_values(ids[:stop])
         try:
             with self.pool.restoring(sequence, ids[:stop]) as staging:
@@ -203,7 +203,7 @@ class Trial(Checked):
 
     def evict(self) -> None:
         conversation = self.rng.choice(CONVERSATIONS)
-        is_held = any(s.conversation == conversation for s in self.goals)
+        is_held = any(s.user.key == conversation for s in self.goals)
         try:
             tokens = self.pool.cached.evict(conversation)
         except CacheBusy:
@@ -281,7 +281,7 @@ class Trial(Checked):
             raise AssertionError("the trial lost track of a sequence's ids")
         if len(ids) > len(self.goals[sequence]):
             self.goals[sequence] = ids
-        self.naive.running[sequence] = (sequence.conversation, ids)
+        self.naive.running[sequence] = (sequence.user.key, ids)
 
 
 def _restore(staging: Staging, payload: np.ndarray, fails_at: int | None) -> None:
