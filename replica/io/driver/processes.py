@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -50,6 +51,8 @@ class Processes:
         self._writer = writer
         self._deliver = deliver
         self._row_lock = asyncio.Lock()
+        self._claimed: Counter[bytes] = Counter()
+        """The claims of the only process on an unshared store."""
 
     async def start(self) -> None:
         """Serve the store, or follow the process that does."""
@@ -99,20 +102,27 @@ class Processes:
     def claim(self, name: bytes) -> bool:
         """Claim a name among the processes; False if another one holds it.
 
-        It holds until `release`, or until this process ends.
+        It holds until `release`, once for each time, or until this process ends.
         """
-        return self._store is None or self._store.claims.claim(name)
+        if self._store is not None:
+            return self._store.claims.claim(name)
+        self._claimed[name] += 1
+        return True
 
     def is_claimed(self, name: bytes) -> bool:
         """Say whether any process holds a claim now, this one included."""
         if self._store is None:
-            return True
+            return name in self._claimed
         return self._store.claims.is_held(name) or self._store.claims.is_claimed(name)
 
     def release(self, name: bytes) -> None:
         """Release a claim."""
         if self._store is not None:
             self._store.claims.release(name)
+            return
+        self._claimed[name] -= 1
+        if not self._claimed[name]:
+            del self._claimed[name]
 
     @asynccontextmanager
     async def exclusive(self, name: bytes) -> AsyncIterator[None]:
