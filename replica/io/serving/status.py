@@ -17,6 +17,7 @@ from replica.errors import (
     RequestRefused,
     StoreError,
     Unavailable,
+    with_step,
 )
 from replica.ids import EntryId
 from replica.limits import METADATA_BYTES_MAX
@@ -129,11 +130,13 @@ class CertificateOutdated(refusals.HubUnreachable):
 
 
 def error_of(fault: Fault) -> AntiphonError:
-    """Return the typed error of a peer's fault."""
+    """Return the typed error of a peer's fault, with the next step that the peer names."""
     for kind in _classes():
         if kind.reason == fault.reason and kind is not PeerError:
             wait_s = fault.retry_after_ms / 1000 or None
-            return kind(fault.detail, missing=fault.missing, retry_after_s=wait_s)
+            error = kind(fault.detail, missing=fault.missing, retry_after_s=wait_s)
+            # It may fit this refusal better than that of the class.
+            return with_step(error, fault.next_step) if fault.next_step else error
     return PeerError.of(fault)
 
 

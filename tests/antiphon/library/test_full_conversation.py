@@ -25,9 +25,10 @@ async def lab(tmp_path: Path, lab_form: str) -> AsyncIterator[Lab]:
 
 
 async def assert_full(call: Any) -> None:
-    with pytest.raises(QuotaExceeded, match="the conversation is full"):
+    with pytest.raises(QuotaExceeded, match="the conversation is full") as raised:
         async with asyncio.timeout(PATIENCE_S):
             await call
+    assert raised.value.next_step.startswith("Go on in another conversation")
 
 
 async def test_a_run_that_the_hub_refused_is_refused_again_to_whoever_follows_it_later(lab: Lab):

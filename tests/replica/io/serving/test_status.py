@@ -7,11 +7,11 @@ import pytest
 from google.protobuf import any_pb2
 from google.rpc import error_details_pb2, status_pb2
 
-from replica.errors import AntiphonError
+from replica.errors import AntiphonError, with_step
 from replica.ids import EntryId
-from replica.io.serving.status import DOMAIN, PeerError, from_rpc_error, status_of
+from replica.io.serving.status import DOMAIN, PeerError, error_of, from_rpc_error, status_of
 from replica.link import Fault
-from replica.refusals import EntriesMissing, HubUnreachable
+from replica.refusals import EntriesMissing, HubUnreachable, QuotaExceeded
 
 CODE = grpc.StatusCode.FAILED_PRECONDITION
 HONEST = EntriesMissing("one", missing=[EntryId(b"e" * 32)], retry_after_s=1.5)
@@ -43,6 +43,19 @@ def test_a_refusal_arrives_as_it_was_sent() -> None:
     error = read(status_of(HONEST).SerializeToString())
     assert isinstance(error, EntriesMissing)
     assert (error.detail, error.missing, error.retry_after_s) == ("one", HONEST.missing, 1.5)
+
+
+def test_a_refusal_arrives_with_the_next_step_that_fits_it() -> None:
+    sent = with_step(QuotaExceeded("the conversation is full"), "Go on in another conversation.")
+    trailer = status_of(sent).SerializeToString()
+    called = read(trailer, grpc.StatusCode.RESOURCE_EXHAUSTED, sent.detail)
+    for error in (called, error_of(Fault.of(sent))):
+        assert type(error) is QuotaExceeded
+        assert error.next_step == "Go on in another conversation."
+
+
+def test_a_refusal_without_a_next_step_has_that_of_its_reason() -> None:
+    assert error_of(Fault("QUOTA_EXCEEDED", "full")).next_step == QuotaExceeded.next_step
 
 
 @pytest.mark.parametrize(
