@@ -12,15 +12,17 @@ from antiphon.cli.common import (
     Session,
     Settings,
     command,
+    failures_of,
     next_command,
     only_match,
     refusals_of,
 )
-from antiphon.cli.views import brief, counted, title_of
+from antiphon.cli.views import brief, counted, step_of, title_of
 from replica.conversation import Conversation, refusal_of
-from replica.errors import AntiphonError
+from replica.errors import AntiphonError, StoreError
 from replica.ids import ID_BYTES, ConversationId, PublicKey, short
 from replica.io import Replica, fetch_missing, listed, require_link
+from replica.refusals import ConversationUnknown
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +35,9 @@ class Fetched:
     """Entries that were not here before."""
     is_complete: bool
     refusal: AntiphonError | None = None
+    """Why it is not complete, if the hub or the store here said so."""
+    is_own: bool = False
+    """Whether the store here said so."""
 
 
 def register(app: typer.Typer) -> None:
@@ -114,14 +119,16 @@ def _ids(text: str) -> list[ConversationId]:
 
 
 async def fetch(session: Session, replica: Replica, conversation: ConversationId) -> Fetched:
-    """Follow a conversation until it is in sync, is refused, or nothing more comes."""
+    """Follow a conversation until it is in sync, is refused, can't be stored, or no more comes."""
 
     def count() -> int:
-        held = replica.shelf.get(conversation)
-        # Pending entries are here as well: behind a lost grant all later ones are pending.
-        return len(held.log) + len(held.log.pending) if held is not None else 0
+        return _entries(replica.shelf.get(conversation))
 
-    with refusals_of(replica, conversation) as refusals:
+    # What fails at a disk passes too, but not while somebody waits for a command.
+    with (
+        refusals_of(replica, conversation, StoreError) as refusals,
+        failures_of(replica, conversation) as failures,
+    ):
 
         def is_decided() -> bool:
             hub = replica.hub
@@ -139,11 +146,25 @@ async def fetch(session: Session, replica: Replica, conversation: ConversationId
                 await fetch_missing(replica, conversation)
         finally:
             replica.unfollow(conversation)
-    held = replica.shelf.get(conversation) if count() else None
-    refusal = refusals[0] if refusals else None
+    held = await _held(replica, conversation)
+    refusal = (*failures, *refusals, None)[0]
     if held is not None and refusal is not None:
         refusal = refusal_of(held, replica.public, refusal)
-    return Fetched(held, count() - first, is_complete, refusal)
+    return Fetched(held, _entries(held) - first, is_complete, refusal, is_own=bool(failures))
+
+
+async def _held(replica: Replica, conversation: ConversationId) -> Conversation | None:
+    """Return what is here now, read again where a store that failed left it out of memory."""
+    try:
+        held = await replica.load(conversation)
+    except (ConversationUnknown, StoreError):  # the failure is told in any case
+        return None
+    return held if _entries(held) else None
+
+
+def _entries(held: Conversation | None) -> int:
+    # Pending entries are here as well: behind a lost grant all later ones are pending.
+    return len(held.log) + len(held.log.pending) if held is not None else 0
 
 
 def _report(session: Session, conversation: ConversationId, fetched: Fetched) -> None:
@@ -160,9 +181,17 @@ def _report(session: Session, conversation: ConversationId, fetched: Fetched) ->
     new = f"  {counted(entries, 'entry', 'entries')}, {fetched.new:,} new"
     title = title_of(fetched.held) if fetched.held is not None else ""
     session.out.show(Text.assemble(short(conversation), (new, "dim"), "  ", title))
-    if fetched.refusal is not None:
-        session.out.note(f"{short(conversation)} is refused: {brief(fetched.refusal)}")
-    elif not fetched.is_complete:
-        session.out.note(
-            f"{short(conversation)} is not complete; antiphon clone continues where it stopped"
-        )
+    if words := _words(fetched):
+        session.out.note(f"{short(conversation)} {words}")
+
+
+def _words(fetched: Fetched) -> str:
+    """Return what keeps a conversation from being complete, and what to do; empty if nothing."""
+    refusal, again = fetched.refusal, "antiphon clone continues where it stopped"
+    if refusal is None:
+        return "" if fetched.is_complete else f"is not complete; {again}"
+    if fetched.is_own:
+        return f"can't be stored here: {brief(refusal)}. {step_of(refusal)} Then {again}."
+    if isinstance(refusal, StoreError):
+        return f"can't be fetched from the hub now: {brief(refusal)}; {again}"
+    return f"is refused: {brief(refusal)}"

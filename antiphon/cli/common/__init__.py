@@ -58,6 +58,7 @@ from antiphon.cli.common.host_presence import HostPresence
 from antiphon.cli.common.host_to_ask import HostAddressOption, host_to_ask, linked_host
 from antiphon.cli.common.hub_view import hub_record, served_by
 from antiphon.cli.common.next_command import next_command
+from antiphon.cli.common.refusals import failures_of, refusals_of
 from antiphon.cli.common.session import (
     STILL_READ,
     Choices,
@@ -68,7 +69,6 @@ from antiphon.cli.common.session import (
     load_from,
     offline_words,
     only_match,
-    refusals_of,
     unsynced_words,
 )
 from antiphon.cli.common.turn import (
@@ -155,6 +155,7 @@ __all__ = [
     "continued_form",
     "continued_place",
     "ending_of",
+    "failures_of",
     "file_unusable",
     "find_entry",
     "find_key",

@@ -5,8 +5,8 @@ reads the store.
 """
 
 import json
-from collections.abc import AsyncIterator, Callable, Collection, Iterator, Sequence
-from contextlib import AbstractContextManager, asynccontextmanager, contextmanager, nullcontext
+from collections.abc import AsyncIterator, Callable, Collection
+from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from antiphon.cli.common.config import Settings
 from antiphon.cli.common.errors import EntryUnknown, NothingHere, PrefixAmbiguous, PrefixUnknown
 from antiphon.cli.common.newcomers import newcomer_words
 from antiphon.cli.common.next_command import next_command
+from antiphon.cli.common.refusals import refusals_of
 from antiphon.cli.views import (
     Losses,
     Names,
@@ -60,7 +61,6 @@ from replica.io import (
     restored,
     take_folder,
 )
-from replica.link import EntryFailed, Event
 from replica.log import public_key
 from replica.refusals import (
     ConversationUnknown,
@@ -354,32 +354,6 @@ def offline_words(waiting: int, kept: int = 0) -> str:
     if not waiting:
         return "offline: the hub is away; it has all entries written here"
     return f"offline: {counted(waiting, 'entry', 'entries')} will be sent when the hub is back"
-
-
-@contextmanager
-def refusals_of(
-    replica: Replica, conversation: ConversationId, *passing: type[AntiphonError]
-) -> Iterator[Sequence[AntiphonError]]:
-    """Yield the hub's refusals of a conversation as a whole, as they come.
-
-    Of those that pass, only the kinds named are among them.
-    """
-    refusals: list[AntiphonError] = []
-
-    def receive(event: Event) -> None:
-        match event:
-            case EntryFailed(failed, None, fault) if failed == conversation:
-                refusal = error_of(fault)
-                if not fault.retryable or isinstance(refusal, passing):
-                    refusals.append(refusal)
-            case _:
-                pass
-
-    stop = replica.listen(receive)
-    try:
-        yield refusals
-    finally:
-        stop()
 
 
 def check_readable(held: Conversation) -> Conversation:

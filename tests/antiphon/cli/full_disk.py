@@ -1,10 +1,10 @@
 """Run `antiphon` for a replica whose folder is on a full disk.
 
-    unshare --mount --map-root-user python -m tests.antiphon.cli.full_disk FOLDER
+    unshare --mount --map-root-user python -m tests.antiphon.cli.full_disk FOLDER ROOM
 
-Mounts a small disk at FOLDER, copies what the folder held into it, and fills it. Reads
-a list of commands as JSON, each a list of arguments, and prints a list of their exit codes,
-outputs and errors. The mount is of this process alone, and ends with it.
+Mounts a small disk at FOLDER, copies what the folder held into it, and fills it but for ROOM
+bytes. Reads a list of commands as JSON, each a list of arguments, and prints a list of their
+exit codes, outputs and errors. The mount is of this process alone, and ends with it.
 """
 
 import errno
@@ -28,7 +28,7 @@ def main() -> None:
         mount = ["mount", "-t", "tmpfs", "-o", f"size={DISK_BYTES},mode=700", "tmpfs", folder]
         subprocess.run(mount, check=True)
         shutil.copytree(copy, folder, dirs_exist_ok=True)
-    fill(folder / "filler")
+    fill(folder / "filler", int(sys.argv[2]))
     run(json.load(sys.stdin))
 
 

@@ -16,11 +16,15 @@ from tests.antiphon.cli.processes import ROOT, environment
 APART = ["unshare", "--mount", "--map-root-user"]
 
 
-def on_a_full_disk(replica: Path, commands: list[list[str]]) -> list[Any]:
-    """Run commands for the replica in a folder; return their exit codes, outputs and errors."""
+def on_a_full_disk(replica: Path, commands: list[list[str]], room_bytes: int = 0) -> list[Any]:
+    """Run commands for the replica in a folder; return their exit codes, outputs and errors.
+
+    The disk has `room_bytes` left for them.
+    """
     if subprocess.run([*APART, "mount", "-t", "tmpfs", "x", "/mnt"], check=False).returncode:
         pytest.skip("this user may mount nothing")
     argv = [*APART, sys.executable, "-m", "tests.antiphon.cli.full_disk", str(replica)]
+    argv.append(str(room_bytes))
     process = subprocess.run(
         argv, cwd=ROOT, input=json.dumps(commands),
         env={**environment(replica.parent), "ANTIPHON_HUB": "127.0.0.1:1"},
@@ -55,3 +59,20 @@ def test_a_replica_on_a_full_disk_is_read_and_exported(
     assert "conversation yet" not in read[1][2]
     assert (code, "STORE_FULL" in errors) == (1, True), errors
     me.ok("verify", "--bundle", str(bundle))
+
+
+def test_a_clone_that_finds_no_room_names_the_full_disk(
+    world: World, me: Terminal, tmp_path: Path
+) -> None:
+    me.record("new")
+    for _ in range(4):
+        me.ok("send", "--no-request", "word " * 20_000)
+    replica = tmp_path / "replica"
+    shutil.copytree(me.data_dir, replica)
+    shutil.rmtree(replica / me.store_path.parent.name)
+    clone = ["clone", "--hub-address", world.address]
+    first, (code, shown, _) = on_a_full_disk(replica, [clone, [*clone, "--json"]], 400_000)
+    assert (first[0], "STORE_FULL" in first[2], "Free disk space" in first[2]) == (1, True, True)
+    record = json.loads(shown)
+    assert (code, record["refusal"], record["synchronized"]) == (1, "STORE_FULL", False)
+    assert 0 <= record["new"] <= record["entries"] < 6
