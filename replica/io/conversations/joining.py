@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 
 from antiphon.v1 import invitation_pb2 as pb
@@ -14,7 +15,7 @@ from replica.conversation import (
     is_address,
     is_answer,
 )
-from replica.errors import AntiphonError, ReplicaClosed, StoreError, Unavailable
+from replica.errors import AntiphonError, ReplicaClosed, StoreError, Unavailable, with_step
 from replica.ids import ConversationId, PublicKey, short
 from replica.io.calls import HubCalls, pinned_key
 from replica.io.conversations.pending_joins import record_join
@@ -59,13 +60,25 @@ async def check_usable(store: EntryStore, invitation: Invitation, newcomer: Publ
     if rpc.now_ms() >= invitation.expire_time_ms and not await has_joined(
         store, invitation, newcomer
     ):
-        raise InviteExpired
+        raise _expired(invitation)
     address, stated = invitation.hub_address, invitation.hub_key
     pinned = await pinned_key(store, address)
     if pinned not in (None, stated):
         raise PeerIdentityChanged(
             f"the code states {short(stated)} for {address}, and {short(pinned or b'')} is pinned"
         )
+
+
+def _expired(invitation: Invitation) -> InviteExpired:
+    """Return the error of a code that has expired by the clock here, which may be wrong."""
+    end = datetime.fromtimestamp(invitation.expire_time_ms / 1000, UTC)
+    time_ = end.isoformat(timespec="seconds")
+    words = f"by the clock of this machine, the code expired at {time_}"
+    return with_step(
+        InviteExpired(words),
+        "If that time is still to come, set the clock of this machine. Else ask the inviter for"
+        " another: a code is valid for 24 hours.",
+    )
 
 
 async def check_folder(store: EntryStore, invitation: Invitation, hub: str | None) -> None:
@@ -130,7 +143,7 @@ async def await_grant(
         if rpc.now_ms() >= invitation.expire_time_ms:
             if await has_joined(replica.store, invitation, replica.public):
                 return
-            raise InviteExpired
+            raise _expired(invitation)
         if end is not None and time.monotonic() >= end:
             raise pending
         if pending.reason != said:

@@ -277,6 +277,9 @@ def test_a_wrong_code_is_refused_here(me: Terminal, bob: Terminal) -> None:
     assert "Do not go on" in changed.stderr
     late = replace(decode_invitation(code), expire_time_ms=1)
     assert bob.refused("join", encode_invitation(late)) == "INVITE_EXPIRED"
+    said = bob.run("join", encode_invitation(late)).stderr
+    assert "by the clock of this machine, the code expired at 1970-01-01T00:00:00+00:00" in said
+    assert "set the clock of this machine" in said
     assert me.refused("invite", "bob", "--at", "somewhere") == "ARGUMENT_INVALID"
 
 
