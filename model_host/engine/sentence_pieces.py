@@ -91,10 +91,7 @@ def backend(
     """
     if data.pre not in (SPACED, PLAIN):
         raise TokenizerUnknown(f"A SentencePiece tokenizer has no pre-tokenizer {data.pre!r}.")
-    if missing := missing_bytes(data.tokens, data.types):
-        raise TokenizerUnknown(
-            f"{len(missing)} bytes have no token, as {byte_token(min(missing))}."
-        )
+    _check_tokens(data)
     bytes_too = vocabulary | {
         text: i for i, text in enumerate(data.tokens) if data.types[i] == BYTE
     }
@@ -103,3 +100,16 @@ def backend(
     built = Backend(model)
     built.normalizer = normalizers.Replace(" ", SPACE)
     return built
+
+
+def _check_tokens(data: TokenizerData) -> None:
+    """Raise TokenizerUnknown if a text could come out as the bytes of another."""
+    if missing := missing_bytes(data.tokens, data.types):
+        raise TokenizerUnknown(
+            f"{len(missing)} bytes have no token, as {byte_token(min(missing))}."
+        )
+    if sum(map(is_byte_token, data.tokens)) > len(_BYTE_OF):
+        raise TokenizerUnknown("Two tokens have the text of one byte's.")
+    # The library would tokenise a space as the bytes of the character that stands for it.
+    if dict(zip(data.tokens, data.types, strict=True)).get(SPACE) != NORMAL:
+        raise TokenizerUnknown(f"The vocabulary has no piece {SPACE!r}, which stands for a space.")

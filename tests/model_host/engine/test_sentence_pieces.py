@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from model_host.engine.gguf_file import open_model_file
-from model_host.engine.model_file import BYTE, NORMAL, TokenizerData
+from model_host.engine.model_file import BYTE, CONTROL, NORMAL, USER_DEFINED, TokenizerData
 from model_host.engine.sentence_pieces import (
     MODEL,
     PIECE_CHARACTERS_MAX,
@@ -109,6 +109,20 @@ def test_a_tokenizer_without_a_token_for_each_byte_is_refused(tmp_path: Path) ->
         Tokenizer.build(replace(data, tokens=tokens, types=types))
     with pytest.raises(TokenizerUnknown, match="qwen2"):
         Tokenizer.build(replace(data, pre="qwen2"))
+
+
+def test_tokens_that_change_the_bytes_of_a_text_are_refused(tmp_path: Path) -> None:
+    data = open_model_file(tiny_pieces.write_gguf(tmp_path / "model.gguf")).tokenizer
+    for kind in (NORMAL, BYTE, CONTROL):
+        twice = replace(data, tokens=(*data.tokens, "<0xE2>"), types=(*data.types, kind))
+        with pytest.raises(TokenizerUnknown, match="Two tokens"):
+            Tokenizer.build(twice)
+    merges = tuple(one for one in data.merges if SPACE not in one.split(" "))
+    for text, kind in (("other", NORMAL), (SPACE, CONTROL), (SPACE, USER_DEFINED)):
+        at, tokens, types = data.tokens.index(SPACE), list(data.tokens), list(data.types)
+        tokens[at], types[at] = text, kind
+        with pytest.raises(TokenizerUnknown, match="stands for a space"):
+            Tokenizer.build(replace(data, tokens=tuple(tokens), types=tuple(types), merges=merges))
 
 
 def test_a_piece_of_any_length_is_refused() -> None:
