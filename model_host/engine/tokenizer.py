@@ -30,6 +30,8 @@ from replica.ids import Digest
 
 _FOUND = (CONTROL, USER_DEFINED)
 """Types of the tokens that are found in template literals."""
+_NEVER = "(?!)"
+"""A pattern without a match, for a vocabulary without control tokens."""
 BYTE_LEVEL = "gpt2"
 """GGUF's name of a byte-level BPE tokenizer."""
 
@@ -52,6 +54,8 @@ class Tokenizer:
     """The ids of `▁` itself, where pieces have that character for a space."""
     _controls: tuple[str, ...] = ()
     """The control tokens behind which text begins with a space."""
+    _is_spaced: bool = False
+    """Whether such a text does, and the one with which a context begins."""
 
     @property
     def token_count(self) -> int:
@@ -64,6 +68,7 @@ class Tokenizer:
         if data.model not in (BYTE_LEVEL, sentence_pieces.MODEL):
             raise TokenizerUnknown(f"The host can't rebuild a {data.model!r} tokenizer.")
         has_pieces = data.model == sentence_pieces.MODEL
+        is_spaced = has_pieces and data.pre == sentence_pieces.SPACED
         form = sentence_pieces if has_pieces else byte_level
         vocabulary = {text: token_id for token_id, text in enumerate(data.tokens)}
         typed = {text: i for text, i in vocabulary.items() if data.types[i] == NORMAL}
@@ -84,7 +89,8 @@ class Tokenizer:
             _literal=literal,
             _bytes=token_bytes,
             _space_ids=tuple(vocabulary[sentence_pieces.byte_token(byte)] for byte in space),
-            _controls=tuple(controls) if data.pre == sentence_pieces.SPACED else (),
+            _controls=tuple(controls) if is_spaced else (),
+            _is_spaced=is_spaced,
         )
 
     @staticmethod
@@ -99,24 +105,24 @@ class Tokenizer:
         """
         return self._encode(self._content, text)
 
-    def encode_template(self, text: str) -> list[int]:
+    def encode_template(self, text: str, *, begins: bool = False) -> list[int]:
         """Tokenise a template literal: control tokens in it are control tokens.
 
-        Raises TokenizerBytesMissing.
+        `begins` says that a context begins with it. Raises TokenizerBytesMissing.
         """
-        return self._encode(self._literal, self._with_spaces(text))
+        return self._encode(self._literal, self._with_spaces(text, begins=begins))
 
-    def adds_space(self, literal: str) -> bool:
+    def adds_space(self, literal: str, *, begins: bool = False) -> bool:
         """Say whether a text behind this literal begins with a space that nobody wrote."""
-        return literal.endswith(self._controls)
+        return literal.endswith(self._controls) or (begins and self._is_spaced and not literal)
 
-    def _with_spaces(self, literal: str) -> str:
+    def _with_spaces(self, literal: str, *, begins: bool) -> str:
         """Return a literal in which text behind a control token begins with a space."""
-        if not self._controls:
+        if not self._is_spaced:
             return literal
         parts = _pattern(self._controls).split(literal)  # text and control tokens in turn
-        spaced = [" " + text.removeprefix(" ") if text else "" for text in parts[2::2]]
-        return parts[0] + "".join(map("".join, zip(parts[1::2], spaced, strict=True)))
+        parts[2 - 2 * begins :: 2] = map(_spaced, parts[2 - 2 * begins :: 2])
+        return "".join(parts)
 
     def _encode(self, backend: Backend, text: str) -> list[int]:
         self.check_bytes(text)
@@ -177,8 +183,12 @@ def _merge(text: str) -> tuple[str, str]:
 @lru_cache(maxsize=2)
 def _pattern(controls: tuple[str, ...]) -> re.Pattern[str]:
     """Return a pattern that finds control tokens, at each place the longest."""
-    longest_first = sorted(controls, key=len, reverse=True)
-    return re.compile(f"({'|'.join(map(re.escape, longest_first))})")
+    longest_first = map(re.escape, sorted(controls, key=len, reverse=True))
+    return re.compile(f"({'|'.join([*longest_first, _NEVER])})")
+
+
+def _spaced(text: str) -> str:
+    return " " + text.removeprefix(" ") if text else ""
 
 
 def _digest(data: TokenizerData) -> Digest:

@@ -288,10 +288,12 @@ class Renderer:
         """
         opened = [fragment for fragment in fragments if fragment.opens is not None]
         literals = self._all_literals(opened)
+        known = {text: Opening.of(self.encoder, text) for text in set(literals[1:])}
         openings = {
-            one.entry: Opening.of(self.encoder, literal)
-            for one, literal in zip(opened, literals, strict=True)
+            one.entry: known[text] for one, text in zip(opened[1:], literals[1:], strict=True)
         }
+        if opened:
+            openings[opened[0].entry] = Opening.of(self.encoder, literals[0], begins=True)
         spaced = (
             _spaced(one, openings[one.entry], self._contents) if one.entry in openings else one
             for one in fragments
@@ -341,8 +343,10 @@ class _Local:
 
     def __init__(self, encoder: Encoder, pairs: Pairs, headers: Headers) -> None:
         self._pairs = {
-            pair: Opening.of(encoder, text) if text is not None else None
-            for pair, text in pairs.items()
+            (before, role): (
+                Opening.of(encoder, text, begins=before is None) if text is not None else None
+            )
+            for (before, role), text in pairs.items()
         }
         self._headers = {role: Opening.of(encoder, text) for role, text in headers.items()}
 

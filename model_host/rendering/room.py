@@ -54,13 +54,13 @@ class RoomyEncoder:
         self._room.check(self._tokens + least)
         return self._encoder.encode(text)
 
-    def encode_template(self, text: str) -> list[int]:
+    def encode_template(self, text: str, *, begins: bool = False) -> list[int]:
         """Tokenise a template literal."""
-        return self._encoder.encode_template(text)
+        return self._encoder.encode_template(text, begins=begins)
 
-    def adds_space(self, literal: str) -> bool:
+    def adds_space(self, literal: str, *, begins: bool = False) -> bool:
         """Say whether a text behind this literal begins with a space that nobody wrote."""
-        return self._encoder.adds_space(literal)
+        return self._encoder.adds_space(literal, begins=begins)
 
     def is_control(self, token_id: int) -> bool:
         """Say whether only template literals and models may produce a token."""

@@ -51,10 +51,13 @@ class Encoder(Protocol):
     def encode(self, text: str) -> list[int]:
         """Tokenise content: control tokens in it are plain text."""
 
-    def encode_template(self, text: str) -> list[int]:
-        """Tokenise a template literal: control tokens in it are control tokens."""
+    def encode_template(self, text: str, *, begins: bool = False) -> list[int]:
+        """Tokenise a template literal: control tokens in it are control tokens.
 
-    def adds_space(self, literal: str) -> bool:
+        `begins` says that a context begins with it.
+        """
+
+    def adds_space(self, literal: str, *, begins: bool = False) -> bool:
         """Say whether a text behind this literal begins with a space that nobody wrote."""
 
     def is_control(self, token_id: int) -> bool:
@@ -69,15 +72,15 @@ class Opening(NamedTuple):
     """The same, where a text behind it begins with a space."""
 
     @classmethod
-    def of(cls, encoder: Encoder, literal: str) -> Self:
-        """Tokenise a literal.
+    def of(cls, encoder: Encoder, literal: str, *, begins: bool = False) -> Self:
+        """Tokenise a literal; `begins` says that a context begins with it.
 
         A space at its end is tokenised with the text behind it, as models are trained to read it.
         """
-        ids = encoder.encode_template(literal)
+        ids = encoder.encode_template(literal, begins=begins)
         if literal.endswith(" "):
-            return cls(ids, encoder.encode_template(literal[:-1]))
-        return cls(ids, ids if encoder.adds_space(literal) else None)
+            return cls(ids, encoder.encode_template(literal[:-1], begins=begins))
+        return cls(ids, ids if encoder.adds_space(literal, begins=begins) else None)
 
 
 class Run(Protocol):
@@ -266,7 +269,7 @@ def check_template(template: Template, encoder: Encoder) -> TemplateReport:
             messages = _HARMLESS[start:count]
             ids, text = _plain(template, encoder, messages)
             rendered = template.render(messages, header=False)
-            equal &= encoder.encode_template(rendered[: len(text)]) == ids
+            equal &= encoder.encode_template(rendered[: len(text)], begins=True) == ids
             asked, _ = _plain(template, encoder, messages, asks=messages[-1][0] == "user")
             append_only &= asked[: len(previous)] == previous
             previous = asked
@@ -294,8 +297,8 @@ def _plain(
     if asks:
         literals[-1] = template.literals(roles, header=True)[-1]
     ids, text = list[int](), ""
-    for literal, (_, content) in zip(literals, messages, strict=False):
-        opening = Opening.of(encoder, literal)
+    for index, (literal, (_, content)) in enumerate(zip(literals, messages, strict=False)):
+        opening = Opening.of(encoder, literal, begins=index == 0)
         if opening.before_space is not None:
             ids += opening.before_space + encoder.encode(f" {content}")
         else:

@@ -20,8 +20,9 @@ RULES = (
     " bytes, `<0x00>` to `<0xFF>` of type 6, for any other, and for U+2581 itself.",
     "As long as any two symbols side by side are a merge, the earliest merge of the list is"
     " performed, at its first place from the left. Tokens of bytes are never merged.",
-    "Under `spaced`, text behind a control token begins with a space, in a literal and where the"
-    " text of a message follows; a space that stands there already is that one.",
+    "Under `spaced`, text behind a control token and at the beginning of a context begins with a"
+    " space, in a literal and in the text of a message; a space that stands there already is that"
+    " one.",
     "A piece has the bytes of its text with spaces in place of U+2581, a token of type 6 its byte.",
 )
 READINGS = {
@@ -31,6 +32,7 @@ READINGS = {
     "longest": "the longest piece at each place is taken",
     "spaced-twice": "a space comes before a space behind a control token too",
     "spaced-first": "a text begins with a space",
+    "unspaced-beginning": "the beginning of a context has no space",
     "unmerged": "scores do not count",
 }
 
@@ -128,16 +130,17 @@ def _longest(symbols: list[str]) -> list[str]:
     return found
 
 
-def encode_literal(text: str, pre: str, reading: str = "") -> list[int]:
-    """Tokenise a literal."""
+def encode_literal(text: str, pre: str, reading: str = "", *, begins: bool = False) -> list[int]:
+    """Tokenise a literal, with which a context `begins`."""
     split = "|".join(map(re.escape, sorted(_FOUND, key=len, reverse=True)))
     ids: list[int] = []
+    is_known = begins and reading != "unspaced-beginning"
     for number, piece in enumerate(re.split(f"({split})", text)):
         if number % 2:
             ids.append(_IDS[piece])
         elif piece:
             needs = piece[0] != " " or reading == "spaced-twice"
-            is_spaced = number > 0 and pre == SPACED and needs
+            is_spaced = (number > 0 or is_known) and pre == SPACED and needs
             ids += encode(" " + piece if is_spaced else piece)
     return ids
 
@@ -146,11 +149,16 @@ def _shown(ids: Iterable[int]) -> list[str]:
     return [TOKENS[token] for token in ids]
 
 
-def _vector(name: str, comment: str, text: str, *, literal: bool = False) -> dict[str, object]:
-    found: dict[str, object] = {"name": name, "comment": comment, "text": text, "literal": literal}
+def _vector(
+    name: str, comment: str, text: str, *, literal: bool = False, begins: bool = False
+) -> dict[str, object]:
+    flags = {"literal": literal, "begins": begins}
+    found: dict[str, object] = {"name": name, "comment": comment, "text": text, **flags}
 
     def ids(pre: str, reading: str = "") -> list[int]:
-        return encode_literal(text, pre, reading) if literal else encode(text, reading)
+        if literal:
+            return encode_literal(text, pre, reading, begins=begins)
+        return encode(text, reading)
 
     right = {pre: ids(pre) for pre in (SPACED, PLAIN)}
     wrong = {words: ids(SPACED, reading) for reading, words in READINGS.items()}
@@ -175,6 +183,12 @@ def build() -> dict[str, object]:
         _vector("literal", "control tokens of a literal, and text behind them",
                 "the<s>the</s></s> the[END]\n<tool>in<unk>", literal=True),
         _vector("literal-ends", "a literal that ends with one", " the in<s>", literal=True),
+        _vector("begins", "a literal with which a context begins", "the<s>the", literal=True,
+                begins=True),
+        _vector("begins-spaced", "one that begins with a space", " the", literal=True,
+                begins=True),
+        _vector("begins-control", "one that begins with a control token", "<s>the", literal=True,
+                begins=True),
     ]  # fmt: skip
     told = {words for vector in vectors for words in vector["misread"]}  # type: ignore[attr-defined]
     assert set(READINGS.values()) <= told, set(READINGS.values()) - told
@@ -183,8 +197,9 @@ def build() -> dict[str, object]:
         "spec": "spec/07-host §2",
         "comment": "`pieces`, a SentencePiece tokenizer: `scores` are those of a GGUF, from which"
         " `merges` follow; `bytes` are those of each token, and `digests` the tokenizer's by its"
-        " pre-tokenizer. A vector: a text, which is a content or a `literal`, and its `ids` by"
-        " the pre-tokenizer. `misread`: the ids under `spaced` that a misreading would give.",
+        " pre-tokenizer. A vector: a text, which is a content or a `literal`, with which a"
+        " context `begins` or not, and its `ids` by the pre-tokenizer. `misread`: the ids under"
+        " `spaced` that a misreading would give.",
         "rules": list(RULES),
         "pieces": {
             "model": "llama",

@@ -92,6 +92,16 @@ def test_a_text_behind_a_control_token_has_a_space(tmp_path: Path) -> None:
     assert not spaced.adds_space("</s>\n")
     assert not plain.adds_space("the</s>")
     assert spaced.encode_template("</s></s>") == plain.encode_template("</s></s>")
+    assert spaced.adds_space("", begins=True)
+    assert not spaced.adds_space("")
+    assert not plain.adds_space("", begins=True)
+
+
+def test_a_vocabulary_without_control_tokens_has_the_first_space() -> None:
+    tokens, types = (SPACE, "a", *BYTES), (NORMAL, NORMAL, *(BYTE for _ in BYTES))
+    tokenizer = Tokenizer.build(TokenizerData(MODEL, SPACED, tokens, types, (), None, None))
+    assert tokenizer.encode_template("aa", begins=True) == [0, 1, 1]
+    assert tokenizer.encode_template("aa") == [1, 1]
 
 
 def test_scores_that_are_no_numbers_are_refused(tmp_path: Path) -> None:

@@ -38,8 +38,12 @@ class WordEncoder(ByteEncoder):
                     ids[at : at + len(word)] = [token]
         return ids
 
-    def adds_space(self, literal: str) -> bool:
-        return self._adds_space and literal.endswith(">")
+    def encode_template(self, text: str, *, begins: bool = False) -> list[int]:
+        is_spaced = begins and self._adds_space and text and text[0] not in "< "
+        return super().encode_template(f" {text}" if is_spaced else text)
+
+    def adds_space(self, literal: str, *, begins: bool = False) -> bool:
+        return self._adds_space and (literal.endswith(">") or (begins and not literal))
 
 
 def rendered(source: str, context: Iterable[ContextItem], encoder: ByteEncoder) -> list[int]:
@@ -86,6 +90,25 @@ def test_a_text_has_a_space_where_the_tokenizer_adds_one() -> None:
     source = "{% for m in messages %}<|im_start|>{{ m.content }}{% endfor %}"
     assert SPACED_WORD in rendered(source, items(user("word")), WordEncoder(adds_space=True))
     assert WORD in rendered(source, items(user("word")), WordEncoder())
+
+
+BARE = "{% for m in messages %}{{ m.content }}<|im_end|>\n{% endfor %}"
+MARKED = "{% for m in messages %}-{{ m.content }}<|im_end|>\n{% endfor %}"
+WHOLE = "{% for m in messages %}{{ '-' if messages|length > 9 }}{{ m.content }}\n{% endfor %}"
+
+
+@pytest.mark.parametrize("source", [BARE, WHOLE])
+def test_the_text_with_which_a_context_begins_has_a_space_too(source: str) -> None:
+    ids = rendered(source, items(user("word"), user("word")), WordEncoder(adds_space=True))
+    assert ids[0] == SPACED_WORD
+    assert ids.count(WORD) == 1
+
+
+def test_so_has_the_literal_with_which_it_begins() -> None:
+    ids = rendered(MARKED, items(user("word"), user("word")), WordEncoder(adds_space=True))
+    assert ids[:3] == [ord(" "), ord("-"), WORD]
+    assert ids.count(ord(" ")) == 1
+    assert check_template(Template(MARKED), WordEncoder(adds_space=True)).sentinels_equal_plain
 
 
 def test_a_literal_loses_one_space_only() -> None:

@@ -54,7 +54,7 @@ class ByteEncoder:
     def encode(self, text: str) -> list[int]:
         return list(text.encode())
 
-    def encode_template(self, text: str) -> list[int]:
+    def encode_template(self, text: str, *, begins: bool = False) -> list[int]:
         ids: list[int] = []
         while text:
             for control, token in CONTROL.items():
@@ -67,7 +67,7 @@ class ByteEncoder:
                 text = text[1:]
         return ids
 
-    def adds_space(self, literal: str) -> bool:
+    def adds_space(self, literal: str, *, begins: bool = False) -> bool:
         return False
 
     def is_control(self, token_id: int) -> bool:
