@@ -15,6 +15,7 @@ from model_host.engine.sentence_pieces import (
     SPACE,
     SPACED,
     merges_by_score,
+    splits_of,
     token_bytes,
 )
 from model_host.engine.tokenizer import Tokenizer
@@ -135,8 +136,14 @@ def test_tokens_that_change_the_bytes_of_a_text_are_refused(tmp_path: Path) -> N
             Tokenizer.build(replace(data, tokens=tuple(tokens), types=tuple(types), merges=merges))
 
 
-def test_a_piece_of_any_length_is_refused() -> None:
+def test_pieces_of_any_length_and_number_are_refused() -> None:
     with pytest.raises(TokenizerUnknown, match="characters"):
         merges_by_score(["a" * (PIECE_CHARACTERS_MAX + 1)], [NORMAL], [0.0])
+    with pytest.raises(TokenizerUnknown, match=f"{5 * 255 * 16_384} characters together"):
+        list(splits_of({f"{n:0255}": n for n in range(5 * 16_384)}))
+    with pytest.raises(TokenizerUnknown, match="merges have more than"):
+        # Each piece is made of two pieces wherever it is split.
+        runs = [chr(0x4E00 + n) * length for n in range(10) for length in range(1, 251)]
+        list(splits_of({run: n for n, run in enumerate(runs)}))
     with pytest.raises(TokenizerUnknown, match="isn't one of a byte"):
         token_bytes("<0xZZ>", BYTE)
