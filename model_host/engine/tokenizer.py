@@ -73,7 +73,10 @@ class Tokenizer:
         vocabulary = {text: token_id for token_id, text in enumerate(data.tokens)}
         typed = {text: i for text, i in vocabulary.items() if data.types[i] == NORMAL}
         merges = [_merge(text) for text in data.merges]
-        controls = [t for t, kind in zip(data.tokens, data.types, strict=True) if kind in _FOUND]
+        # An empty text is nowhere found; a pattern would find it between any two characters.
+        controls = [
+            t for t, kind in zip(data.tokens, data.types, strict=True) if t and kind in _FOUND
+        ]
         literal = form.backend(data, vocabulary, merges)
         literal.add_special_tokens(
             [AddedToken(text, special=True, normalized=False) for text in controls]

@@ -98,6 +98,14 @@ def test_a_text_behind_a_control_token_has_a_space(tmp_path: Path) -> None:
     assert not plain.adds_space("", begins=True)
 
 
+def test_a_control_token_without_a_text_is_never_found(tmp_path: Path) -> None:
+    data = open_model_file(tiny_pieces.write_gguf(tmp_path / "model.gguf")).tokenizer
+    more = replace(data, tokens=(*data.tokens, ""), types=(*data.types, CONTROL))
+    known, tokenizer = Tokenizer.build(data), Tokenizer.build(more)
+    assert tokenizer.encode_template("the<s>the") == known.encode_template("the<s>the")
+    assert not tokenizer.adds_space("the")
+
+
 def test_a_vocabulary_without_control_tokens_has_the_first_space() -> None:
     tokens, types = (SPACE, "a", *BYTES), (NORMAL, NORMAL, *(BYTE for _ in BYTES))
     tokenizer = Tokenizer.build(TokenizerData(MODEL, SPACED, tokens, types, (), None, None))
