@@ -8,12 +8,12 @@ import fs from 'node:fs';
 import net from 'node:net';
 import path from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import * as e from './encode.mjs';
 
-const PROTO = { includeDirs: [new URL('../../proto', import.meta.url).pathname], keepCase: true, longs: String, defaults: true };
+const PROTO = { includeDirs: [fileURLToPath(new URL('../../proto', import.meta.url))], keepCase: true, longs: String, defaults: true };
 const { SyncService } = grpc.loadPackageDefinition(loader.loadSync('antiphon/v1/sync.proto', PROTO)).antiphon.v1;
-
 const TEXT_BYTES = 511 * 1024, HEADS = 8192, CALL_MS = 20_000, SILENCE_MS = 60_000, RENEWAL_MS = 300_000, TIMER_MS = 2 ** 31 - 1, BACKOFF_MS = [200, 400, 800, 1600]; // a longer timer ends at once: TIMER_MS
 const LOOPBACK = /^(localhost|127(\.\d{1,3}){3}|\[::1\]):\d+$/; // there is no TLS here (TRUST-3)
 const OPTIONS = { 'grpc.keepalive_time_ms': 20_000, 'grpc.keepalive_timeout_ms': 10_000, 'grpc.enable_http_proxy': 0, // TRUST-11

@@ -205,6 +205,15 @@ async def test_off_loopback_it_makes_no_call(node: str, lab: Lab, tmp_path: Path
     assert not lab.hub.driver.hub.shelf
 
 
+def test_it_runs_in_a_folder_of_any_name(node: str, tmp_path: Path) -> None:
+    root = tmp_path / "100% ours #1"
+    shutil.copytree(ROOT / "proto", root / "proto")
+    shutil.copytree(CLIENT, root / "clients" / "js", symlinks=True)
+    command = [node, str(root / "clients" / "js" / "main.mjs")]
+    ended = subprocess.run(command, check=False, capture_output=True, text=True, timeout=60)
+    assert (ended.stderr, json.loads(ended.stdout)["detail"][:6]) == ("", "usage:")
+
+
 async def test_a_later_process_reads_the_answers_before(
     node: str, lab: Lab, tmp_path: Path
 ) -> None:
