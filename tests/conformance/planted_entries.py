@@ -1,6 +1,6 @@
 """Faults in what a hub makes of single entries; more of `planted_hub`."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 from unittest import mock
@@ -8,15 +8,21 @@ from unittest import mock
 from google.protobuf.message import DecodeError
 
 from replica import limits
-from replica.ids import ConversationId, EntryId, PublicKey
-from replica.link import Entries
+from replica.conversation import Conversation
+from replica.ids import ConversationId, Digest, EntryId, Lane, PublicKey
+from replica.link import Entries, Fault, Open
 from replica.link.effects import EffectsBuilder
 from replica.link.hub_side import HubSide
 from replica.link.intake import Intake
 from replica.log import Entry, Grant, Kind, Log, Member, codec
 from replica.log.admission import Admission
 from replica.log.cover import Cover
+from replica.log.lanes import Lanes
+from syncd.bounds.mailboxes import Mailboxes
+from syncd.calls import queries
 from syncd.calls.pushing import Outcomes, Pushing
+from syncd.calls.queries import Right
+from syncd.io.blob_stores import BlobStores
 from syncd.links.parts import parts
 from tests.conformance.planted_hub import Patch, both
 
@@ -130,6 +136,87 @@ def offers_what_grants_let_in_alone() -> Patch:
 def offers_a_grant_behind_its_entries() -> Patch:
     offered = Log.offered
     return mock.patch.object(Log, "offered", lambda self, ids: offered(self, ids)[::-1])
+
+
+def fills_no_body() -> Patch:
+    return mock.patch("replica.log.log.filled", lambda _known, _entry: None)
+
+
+def fetches_one_of_two_at_a_position() -> Patch:
+    def first(self: Lanes, lane: Lane, start: int = 0) -> Iterator[EntryId]:
+        return (self.at(lane, seq)[0] for seq in range(start, self.length(lane)))
+
+    return mock.patch.object(Lanes, "walk", first)
+
+
+def calls_uncovered_entries_durable() -> Patch:
+    fate_of = queries.fate_of
+
+    def kind(held: Conversation, entry_id: EntryId) -> queries.Fate:
+        fate = fate_of(held, entry_id)
+        return queries.Held(None, None) if isinstance(fate, queries.Uncovered) else fate
+
+    return mock.patch.object(queries, "fate_of", kind)
+
+
+def compares_an_open_conversation_no_more() -> Patch:
+    receive = HubSide.receive_open
+
+    def once(self: HubSide, message: Open, peer: PublicKey | None, out: EffectsBuilder) -> None:
+        channel = self.channels.get(message.conversation)
+        if channel is None or not channel.is_open or message.heads is None:
+            receive(self, message, peer, out)
+
+    return mock.patch.object(HubSide, "receive_open", once)
+
+
+def _states(**changes: Any) -> Patch:
+    """Change what all faults state."""
+    of = Fault.of
+
+    def changed(*given: Any, **named: Any) -> Fault:
+        return replace(of(*given, **named), **changes)
+
+    return mock.patch.object(Fault, "of", changed)
+
+
+def says_nothing_to_do_next() -> Patch:
+    return _states(next_step="")
+
+
+def calls_nothing_retryable() -> Patch:
+    return _states(retryable=False)
+
+
+def empties_a_mailbox_opened_again() -> Patch:
+    open_box = Mailboxes.open
+
+    def anew(self: Mailboxes, owner: PublicKey, name: bytes, *times: int) -> frozenset[int]:
+        if name in self._boxes:
+            self._boxes[name].deposits.clear()
+        return open_box(self, owner, name, *times)
+
+    return mock.patch.object(Mailboxes, "open", anew)
+
+
+def lets_any_member_remove_blobs() -> Patch:
+    permitted = queries.permitted
+
+    def lenient(held: Conversation | None, peer: PublicKey, right: Right) -> Conversation:
+        return permitted(held, peer, Right.READ if right is Right.REMOVE_BLOBS else right)
+
+    return mock.patch.object(queries, "permitted", lenient)
+
+
+def removes_blobs_that_last() -> Patch:
+    remove = BlobStores.remove
+
+    async def either(self: BlobStores, conversation: ConversationId, digest: Digest) -> int:
+        removed = await remove(self, conversation, digest)
+        await self._lasting.delete(conversation)
+        return removed
+
+    return mock.patch.object(BlobStores, "remove", either)
 
 
 def shows_the_text_of_its_decoder() -> Patch:

@@ -126,6 +126,15 @@ PLANTED = [
     (entries.offers_new_entries_alone, "covered/what-a-cut-left-out"),
     (entries.offers_what_grants_let_in_alone, "covered/what-comes-back-with-the-end-of-a-cut"),
     (entries.offers_a_grant_behind_its_entries, "covered/what-a-grant-lets-in"),
+    (entries.fills_no_body, "entries/a-body-that-comes-later-is-kept"),
+    (entries.fetches_one_of_two_at_a_position, "calls/a-range-of-a-forked-lane"),
+    (entries.calls_uncovered_entries_durable, "calls/what-is-not-covered-is-absent"),
+    (entries.compares_an_open_conversation_no_more, "opening/an-open-conversation-is-compared"),
+    (entries.says_nothing_to_do_next, "entries/faults-have-the-form-of-the-chapter"),
+    (entries.calls_nothing_retryable, "entries/faults-have-the-form-of-the-chapter"),
+    (entries.empties_a_mailbox_opened_again, "mailboxes/a-mailbox-that-is-opened-again"),
+    (entries.lets_any_member_remove_blobs, "blobs/a-blob-is-removed-by-owners-and-hosts-alone"),
+    (entries.removes_blobs_that_last, "blobs/a-blob-is-removed-by-owners-and-hosts-alone"),
     (entries.shows_the_text_of_its_decoder, "calls/errors-show-nothing-of-a-decoder"),
 ]
 

@@ -204,3 +204,23 @@ async def a_blob_that_expires_is_served_until_then(run: HubRun) -> None:
     equal(removed.removed_bytes, len(DATA), "the bytes removed")
     found = await refusal(_reading(owner, history, digest))
     equal(found.reason, "BLOB_NOT_FOUND", "the reason for a blob that was removed")
+
+
+@_theme.shows("CKPT-22")
+async def a_blob_is_removed_by_owners_and_hosts_alone(run: HubRun) -> None:
+    """The Remove of a writer is ROLE_FORBIDS; that of an owner leaves a blob that lasts."""
+    history = run.new()
+    writer = history.writer("writer")
+    history.grant(writer.public, Role.WRITER)
+    owner = await run.push_all(history)
+    await write(owner, history, DATA, expire_time_ms=now_ms() + 3_600_000)
+    removal = pb.RemoveRequest(conversation=history.id, digest=digest_of(DATA))
+    found = await refusal((await run.enter(writer)).call("Remove", removal))
+    equal(found.reason, "ROLE_FORBIDS", "the reason for the Remove of a writer")
+    check((await stat(owner, history, digest_of(DATA))).complete, "a writer removed the blob")
+    lasting = b"lasting"
+    await write(owner, history, lasting)
+    removal.digest = digest_of(lasting)
+    removed = await owner.call("Remove", removal)
+    equal(removed.removed_bytes, 0, "the bytes removed of a blob that lasts")
+    equal(await read(owner, history, removal.digest), [lasting], "the blob that lasts")

@@ -24,7 +24,7 @@ from antiphon.v1 import log_pb2
 from antiphon.v1 import sync_pb2 as pb
 from replica.limits import FETCH_IDS_MAX
 from replica.link import Close, Hello, HostInfo
-from replica.log import Role, Tools, entry_id, entry_to_pb
+from replica.log import Role, Tools, entry_id, entry_to_pb, send_order
 
 _theme = TABLE.theme("calls")
 DECODER_TEXTS = (
@@ -230,9 +230,25 @@ async def fetch_returns_ids_and_ranges_and_names_absent_ids(run: HubRun) -> None
     equal(rest, list(map(entry_to_pb, messages[1:])), "the entries up to the lane's end")
 
 
-@_theme.shows("ORD-13", "REC-1")
+@_theme.shows("REC-1", "PROM-12")
+async def a_range_of_a_forked_lane_has_both_of_its_entries(run: HubRun) -> None:
+    """The two entries at one position of a lane are both in a Fetch of its range."""
+    history = run.new()
+    twin = history.owner.restored()
+    both = [twin.write(history.id, said("one"), parents=[history.genesis]), history.say("two")]
+    owner = await run.push_all(history)
+    await push(owner, both[0])
+    lane = pb.LaneRange(
+        author=twin.public, epoch=twin.epoch, track=log_pb2.TRACK_CONVERSATION, seq_end=9
+    )
+    found = await fetch(owner, history.id, ranges=[lane])
+    wanted = [entry_to_pb(entry) for entry in sorted(both, key=send_order)]
+    equal([e for r in found for e in r.entries], wanted, "the entries of a forked lane")
+
+
+@_theme.shows("ORD-13", "REC-1", "ORD-16")
 async def what_is_not_covered_is_absent(run: HubRun) -> None:
-    """An entry behind a cut is in no range of a Fetch, and among the absent ids."""
+    """An entry behind a cut is UNCOVERED, in no range of a Fetch, and among the absent ids."""
     history = run.new()
     writer = history.writer("writer")
     history.grant(writer.public, Role.WRITER)
@@ -245,6 +261,8 @@ async def what_is_not_covered_is_absent(run: HubRun) -> None:
     found = await fetch(owner, history.id, ids=[kept.id, cut_off.id])
     equal([e for r in found for e in r.entries], [entry_to_pb(kept)], "the entries by id")
     equal(list(found[-1].absent), [cut_off.id], "the absent ids")
+    fate = (await resolve(owner, history, cut_off.id)).fate
+    equal(fate, pb.FATE_UNCOVERED, "the fate of an entry behind a cut")
 
 
 @_theme.shows("REC-1")

@@ -16,6 +16,7 @@ from antiphon.conformance.io.hub.run import (
     fetch,
     greet,
     opened,
+    outcomes,
     push,
     resolve,
     the_fault,
@@ -24,7 +25,7 @@ from antiphon.conformance.writers import said
 from antiphon.v1 import log_pb2
 from antiphon.v1 import sync_pb2 as pb
 from replica.limits import PENDING_LINK_BYTES_MAX
-from replica.link import Ack, Close, Entries, Open, Opened
+from replica.link import Ack, Close, Entries, Open, Opened, fault_from_pb
 from replica.log import (
     Entry,
     Grant,
@@ -72,6 +73,20 @@ async def the_same_entries_again_change_nothing(run: HubRun) -> None:
     equal(sum(len(r.entries) for r in found), 2, "the number of entries in the log")
 
 
+@_theme.shows("ENT-7", "LINK-24")
+async def a_body_that_comes_later_is_kept(run: HubRun) -> None:
+    """A message that came without its body is durable, and complete, once it came with it."""
+    history = run.new()
+    owner = await run.push_all(history)
+    link = await opened(owner, history)
+    entry = history.say()
+    await link.send(Entries(history.id, (replace(entry, body=None),)))
+    await link.until_pong()
+    await push(owner, entry)
+    (response,) = await fetch(owner, history.id, ids=[entry.id])
+    equal(list(response.entries), [entry_to_pb(entry)], "the entry whose body came later")
+
+
 @_theme.shows("LINK-13", "PROM-17")
 async def a_refused_entry_is_named_with_its_reason(run: HubRun) -> None:
     """A forged entry is named with SIGNATURE_INVALID, and those beside it are acked."""
@@ -86,6 +101,24 @@ async def a_refused_entry_is_named_with_its_reason(run: HubRun) -> None:
     equal(faults, [(bad.id, "SIGNATURE_INVALID", history.id)], "the faults")
     equal([i for m in found if isinstance(m, Ack) for i in m.ids], [good.id], "the acked ids")
     equal((await resolve(owner, history, bad.id)).fate, pb.FATE_UNKNOWN, "the fate of a forged one")
+
+
+@_theme.shows("ERR-1", "PROM-17")
+async def faults_have_the_form_of_the_chapter(run: HubRun) -> None:
+    """A Fault of a link or of a Push has a next step, and says whether to send again."""
+    history = run.new()
+    owner = await run.push_all(history)
+    link = await opened(owner, history)
+    late = history.draw(said("behind a lost one"), after=history.draw(said("lost")))
+    bad = forged(history.draw(said("bad")))
+    await link.send(Entries(history.id, (late,)), Entries(history.id, (bad,)))
+    found = {"link": faults_of(await link.until_pong())}
+    found["Push"] = [fault_from_pb(one.fault) for one in await outcomes(owner, (late, bad))]
+    for where, faults in found.items():
+        retryable = {fault.reason: fault.retryable for fault in faults}
+        wanted = {"ENTRIES_MISSING": True, "SIGNATURE_INVALID": False}
+        equal(retryable, wanted, f"what the faults of a {where} call retryable")
+        check(all(fault.next_step for fault in faults), f"a fault of a {where} has no next step")
 
 
 @_theme.shows("LINK-13", "PROM-17")

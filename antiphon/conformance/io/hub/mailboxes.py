@@ -85,6 +85,18 @@ async def a_later_proof_replaces_one_without_an_answer(run: HubRun) -> None:
 
 
 @_theme.shows("TRUST-24")
+async def a_mailbox_that_is_opened_again_keeps_its_proofs(run: HubRun) -> None:
+    """An owner that opens its mailbox again collects the proofs that were left before."""
+    inviter, newcomer = [await run.enter(run.new().owner) for _ in range(2)]
+    name, proof = os.urandom(32), os.urandom(32)
+    await _open(inviter, name)
+    await _deposit(newcomer, name, proof)
+    await _open(inviter, name, 2 * HOUR_MS)
+    proofs = [one.proof for one in (await _collect(inviter, name)).proofs]
+    equal(proofs, [proof], "the proofs in a mailbox that was opened again")
+
+
+@_theme.shows("TRUST-24")
 async def a_mailbox_is_of_the_key_that_opened_it(run: HubRun) -> None:
     """Another key collects, answers and closes nothing of a mailbox."""
     inviter, newcomer, other = [await run.enter(run.new().owner) for _ in range(3)]

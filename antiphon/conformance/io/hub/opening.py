@@ -92,6 +92,21 @@ async def all_entries_are_sent_in_send_order(run: HubRun) -> None:
     equal(found, wanted, "the ids sent to a client that holds nothing")
 
 
+@_theme.shows("LINK-11", "REC-1")
+async def an_open_conversation_is_compared_again(run: HubRun) -> None:
+    """An Open with heads, of a conversation that is open, is answered like the first one."""
+    history = run.new()
+    message = history.say()
+    owner = await run.push_all(history)
+    link = await opened(owner, history)
+    heads = (history.genesis.position,)
+    await link.send(Open(history.id, NOTHING, heads, number=NUMBER))
+    found = await link.until_pong()
+    answer = the_last(Opened, found)
+    equal((answer.number, answer.equal), (NUMBER, False), "the answer to a later Open")
+    equal(entries_of(found), [message.id], "the entries behind the heads of a later Open")
+
+
 @_theme.shows("REC-1", "PROM-8")
 async def the_missing_entries_alone_are_sent(run: HubRun) -> None:
     """A client gets the entries behind its heads, and no others."""
