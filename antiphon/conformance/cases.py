@@ -9,6 +9,8 @@ from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from typing import Generic, NoReturn, TypeVar
 
+from google.protobuf.message import Message as ProtoMessage
+
 from antiphon.conformance.shown import contrast
 
 _Run = TypeVar("_Run")
@@ -107,4 +109,7 @@ def _shown(value: object) -> str:
         return value.hex() if len(value) <= 16 else f"{value.hex()[:12]}…"
     if isinstance(value, list | tuple | set | frozenset):
         return f"[{', '.join(map(_shown, value))}]"
+    if isinstance(value, ProtoMessage):
+        fields = (f"{field.name}: {_shown(of)}" for field, of in value.ListFields())
+        return f"{{{', '.join(fields)}}}"
     return repr(value)
