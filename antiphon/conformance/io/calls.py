@@ -6,8 +6,8 @@ correct client never would. Entries and frames are encoded by the pure core.
 
 import asyncio
 import os
-from collections.abc import Awaitable
-from contextlib import suppress
+from collections.abc import Awaitable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, TypeVar, cast
 
@@ -133,6 +133,15 @@ async def refusal(call: Any) -> Refusal:
     raise Violation("a call that must be refused succeeded")
 
 
+@contextmanager
+def awaiting(what: str) -> Iterator[None]:
+    """Name what a read waited for in vain. Raises Violation."""
+    try:
+        yield
+    except TimeoutError:
+        raise Violation(f"no {what} came within {PATIENCE_S:.0f} s") from None
+
+
 class RawLink:
     """A link whose frames the caller chooses, wrong ones included."""
 
@@ -178,19 +187,21 @@ class RawLink:
 
     async def next_of(self, kind: type[_M]) -> _M:
         """Skip to the next message of a kind. Raises Violation at the end of the link."""
-        while (message := await self.read()) is not None:
-            if isinstance(message, kind):
-                return message
+        with awaiting(kind.__name__):
+            while (message := await self.read()) is not None:
+                if isinstance(message, kind):
+                    return message
         raise Violation(f"the link ended before any {kind.__name__} {self.reason}")
 
     async def until_pong(self, nonce: int = 7, sent_bytes: int = 0) -> list[Message]:
         """Send a Ping, and return the messages that come before its Pong, and the Pong."""
         await self.send(Ping(nonce, sent_bytes))
         found: list[Message] = []
-        while (message := await self.read()) is not None:
-            found.append(message)
-            if isinstance(message, Pong) and message.nonce == nonce:
-                return found
+        with awaiting("Pong"):
+            while (message := await self.read()) is not None:
+                found.append(message)
+                if isinstance(message, Pong) and message.nonce == nonce:
+                    return found
         raise Violation(f"the link ended before the Pong {self.reason}")
 
     async def ended(self) -> str:

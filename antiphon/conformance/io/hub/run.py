@@ -10,7 +10,7 @@ import grpc
 
 from antiphon.conformance.cases import NotApplicable, Table, check, equal, wrong
 from antiphon.conformance.histories import History
-from antiphon.conformance.io.calls import END, PATIENCE_S, Caller, RawLink, noted
+from antiphon.conformance.io.calls import END, PATIENCE_S, Caller, RawLink, awaiting, noted
 from antiphon.conformance.writers import Writer
 from antiphon.v1 import sync_pb2 as pb
 from replica import limits
@@ -167,7 +167,8 @@ async def acked(link: RawLink, *entries: Entry) -> list[Message]:
     by_id = {entry.id: entry for entry in entries}
     open_ids, found = set(by_id), list[Message]()
     while open_ids:
-        message = await link.read()
+        with awaiting(f"Ack of {len(open_ids)} more of {len(by_id)} entries"):
+            message = await link.read()
         if message is None:
             wrong(f"the link ended before the Ack {link.reason}")
         found.append(message)
