@@ -43,7 +43,7 @@ TARGETS: dict[str, tuple[str, ...]] = {
         "_Reader.add", "_Reader.add_entry", "_Reader.add_blob",
     ),
     "replica/order/cancels.py": (
-        "is_withdrawal", "has_effect", "_may_end", "withdrawn", "Cancels.receive",
+        "is_withdrawal", "has_effect", "may_end", "withdrawn", "Cancels.receive",
         "Cancels.first_closing", "Cancels._closing",
     ),
     "replica/order/withdrawals.py": ("missing",),
