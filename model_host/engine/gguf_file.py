@@ -177,8 +177,7 @@ def _tokenizer(fields: dict[str, Any], vocab: int) -> TokenizerData:
     model, pre = (str(fields.get(f"tokenizer.ggml.{name}", "")) for name in ("model", "pre"))
     if model == sentence_pieces.MODEL:
         merges = sentence_pieces.merges_by_score(tokens, types, _scores(fields, vocab))
-        spaced = fields.get("tokenizer.ggml.add_space_prefix", True)
-        pre = sentence_pieces.SPACED if spaced else sentence_pieces.PLAIN
+        pre = sentence_pieces.SPACED if _adds_spaces(fields) else sentence_pieces.PLAIN
     return TokenizerData(
         model=model,
         pre=pre,
@@ -188,6 +187,14 @@ def _tokenizer(fields: dict[str, Any], vocab: int) -> TokenizerData:
         bos_id=_token_id(fields, "bos", vocab),
         eos_id=_token_id(fields, "eos", vocab),
     )
+
+
+def _adds_spaces(fields: dict[str, Any]) -> bool:
+    """Say whether text behind a control token begins with a space, as it does by default."""
+    found = fields.get("tokenizer.ggml.add_space_prefix", True)
+    if not isinstance(found, bool):
+        raise ModelFileInvalid("tokenizer.ggml.add_space_prefix isn't true or false.")
+    return found
 
 
 def _scores(fields: dict[str, Any], vocab: int) -> tuple[float, ...]:

@@ -113,6 +113,12 @@ def test_a_vocabulary_without_control_tokens_has_the_first_space() -> None:
     assert tokenizer.encode_template("aa") == [1, 1]
 
 
+def test_a_flag_that_is_no_truth_value_is_refused(tmp_path: Path) -> None:
+    path = tiny_pieces.write_gguf(tmp_path / "model.gguf", add_space_prefix="no")
+    with pytest.raises(ModelFileInvalid, match="add_space_prefix"):
+        open_model_file(path)
+
+
 def test_scores_that_are_no_numbers_are_refused(tmp_path: Path) -> None:
     for scores in ([0.0], [float("nan")] * len(tiny_pieces.TOKENS), [1] * len(tiny_pieces.TOKENS)):
         path = tiny_pieces.write_gguf(tmp_path / "model.gguf", scores)

@@ -30,7 +30,8 @@ def write_gguf(path: Path, scores: list[Any] | None = None, **options: Any) -> P
         writer.add_bos_token_id(TOKENS.index("<s>"))
         writer.add_eos_token_id(TOKENS.index("</s>"))
         for key, value in options.items():
-            writer.add_bool(f"tokenizer.ggml.{key}", value)
+            add = writer.add_bool if isinstance(value, bool) else writer.add_string
+            add(f"tokenizer.ggml.{key}", value)
         writer.add_chat_template("{{ messages }}")
 
     return tiny_model.write(path, CONFIG, add_text=add_text)
