@@ -90,7 +90,7 @@ class RunClaim:
                 heard_at, known = time.monotonic(), reached
             silent_s = time.monotonic() - heard_at
             if self._silence_max_s is not None and silent_s >= self._silence_max_s:
-                detail = f"another run has the key, and gave no news for {silent_s:.0f} s"
+                detail = f"another run has the key, and gave no news for {round(silent_s, 1):g} s"
                 raise AnswerOverdue(detail)
             began = time.monotonic()
             await news.wait(LOOK_AGAIN_S)

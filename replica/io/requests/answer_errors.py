@@ -68,7 +68,7 @@ def overdue(
 
     `calls` are those whose results the request waits for.
     """
-    detail = f"no news of the answer for {silent_s:.0f} s"
+    detail = f"no news of the answer for {round(silent_s, 1):g} s"
     if hub.is_linked:
         return _waits_for_calls(detail, request, calls) or AnswerOverdue(detail, request=request)
     cause = hub.last_error or HubUnreachable("no link to a hub was made")

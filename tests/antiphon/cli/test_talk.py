@@ -360,7 +360,7 @@ def test_a_wait_without_the_hub_is_said_and_ends_when_the_answer_had_to_begin(
 def test_a_wait_that_ends_without_the_hub_names_the_hub(world: World, me: Terminal) -> None:
     world.stop_hub()
     result = me.run("send", "hello", "--wait", "--timeout", "0.3")
-    assert "no news of the answer for 0 s; the hub is away [HUB_UNREACHABLE]" in result.stderr
+    assert "no news of the answer for 0.3 s; the hub is away [HUB_UNREACHABLE]" in result.stderr
     assert "next    Start the hub or check its address" in result.stderr
 
 

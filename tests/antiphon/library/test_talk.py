@@ -280,7 +280,7 @@ async def test_a_host_that_is_away_is_waited_for_no_longer_than_said(lab: Lab):
         assert await trip.sync()
         with pytest.raises(AnswerOverdue) as overdue:
             await trip.ask("Anyone?", timeout_s=0.05)
-        assert str(overdue.value) == "no news of the answer for 0 s"
+        assert str(overdue.value) == "no news of the answer for 0.1 s"
         assert overdue.value.__cause__ is None
         await trip.cancel(overdue.value.request)  # the request is in the log
 

@@ -29,7 +29,7 @@ async def test_behind_a_linked_hub_it_is_the_host_that_is_waited_for(
     async with Replica.open(tmp_path / "log.db", key_of(1), hub.address) as me:
         assert await me.wait_for(lambda: me.hub.is_linked, 10)
         error = overdue(me.hub, REQUEST, 3.2)
-    assert (str(error), error.request) == ("no news of the answer for 3 s", REQUEST)
+    assert (str(error), error.request) == ("no news of the answer for 3.2 s", REQUEST)
     assert error.__cause__ is None
     assert error.next_step == AnswerOverdue.next_step
 
@@ -39,7 +39,7 @@ async def test_a_hub_that_does_not_answer_is_named_first(tmp_path: Path, hub: Hu
     async with Replica.open(tmp_path / "log.db", key_of(1), hub.address) as me:
         assert await me.wait_for(lambda: me.hub.is_away, 10)
         error = overdue(me.hub, REQUEST, 3.2)
-    assert str(error) == "no news of the answer for 3 s; the hub is away [HUB_UNREACHABLE]"
+    assert str(error) == "no news of the answer for 3.2 s; the hub is away [HUB_UNREACHABLE]"
     assert isinstance(error.__cause__, HubUnreachable)
     assert error.next_step == f"{HubUnreachable.next_step} {AnswerOverdue.next_step}"
 
@@ -60,4 +60,4 @@ async def test_a_hub_that_is_not_linked_for_another_reason_is_quoted(
 async def test_a_replica_without_a_hub_says_so(tmp_path: Path) -> None:
     async with Replica.open(tmp_path / "log.db", key_of(1)) as me:
         error = overdue(me.hub, REQUEST, 3.2)
-    assert str(error) == "no news of the answer for 3 s; this replica has no hub"
+    assert str(error) == "no news of the answer for 3.2 s; this replica has no hub"
