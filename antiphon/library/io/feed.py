@@ -11,7 +11,7 @@ from antiphon.library import news
 from antiphon.library.errors import EventsMissed, ReplicaClosed
 from antiphon.library.io.handle import check_loop, usable
 from antiphon.library.io.steps import Items
-from antiphon.library.unread import with_joined_drafts
+from antiphon.library.unread import Unread
 from replica.ids import ConversationId, EntryId
 from replica.io import Replica
 from replica.link import (
@@ -39,9 +39,7 @@ class Feed:
         """Collect the events of a conversation, or of all. Raises ReplicaClosed, LoopUnsuitable."""
         self._replica = replica
         self._conversation = conversation
-        self._events: list[e.Event] = []
-        self._is_full = False
-        """Whether events are missing behind those kept."""
+        self._unread = Unread(QUEUED_MAX)
         self._may_be_gone = False
         """Whether to look if the conversation is still here."""
         self._awake = asyncio.Event()
@@ -61,8 +59,7 @@ class Feed:
     def collected(self) -> list[e.Event]:
         """Return the events since the last call."""
         self._awake.clear()
-        found, self._events = self._events, []
-        return found
+        return self._unread.taken()
 
     def wake(self) -> None:
         """Let whoever waits look again."""
@@ -81,7 +78,7 @@ class Feed:
 
     def check_none_missed(self) -> None:
         """Raise EventsMissed if more events came than are kept."""
-        if self._is_full:
+        if self._unread.is_full:
             raise EventsMissed(
                 f"{QUEUED_MAX:,} events waited unread, and none was kept behind them"
             )
@@ -115,14 +112,10 @@ class Feed:
                 self._may_be_gone = True
             case _:
                 pass
-        self._events += self._translated(event)
-        if len(self._events) > QUEUED_MAX:
-            self._events = with_joined_drafts(self._events)
-        if len(self._events) > QUEUED_MAX:
-            del self._events[QUEUED_MAX:]
-            self._is_full = True
+        self._unread.add(self._translated(event))
+        if self._unread.is_full:
             self.stop()
-        if self._events or self._may_be_gone or self._replica.is_closed:
+        if self._unread or self._may_be_gone or self._replica.is_closed:
             self._awake.set()
 
     def _end_runs(self, conversation: ConversationId, found: list[e.Event]) -> None:
