@@ -4,7 +4,7 @@ No row depends on the others at the numbers of rows that the closed set names; t
 measures that. `multiply` is compiled as a part of the step (model_host/engine/step.py).
 """
 
-from typing import TYPE_CHECKING, Literal, NamedTuple, Optional
+from typing import TYPE_CHECKING, List, Literal, NamedTuple, Optional
 
 import torch
 from torch.nn import functional
@@ -14,6 +14,9 @@ from model_host.engine.shapes import Shapes
 
 _PACK_TILES = 8
 _ROWS_MULTIPLE = 16
+_HALF_OUTPUTS = 8192
+"""Outputs that FBGEMM packs at once: of a matrix that the cache doesn't hold, it packs each
+weight three times as slowly."""
 Kernel = Literal["int4", "half", "packed", "plain"]
 
 if TYPE_CHECKING:
@@ -32,13 +35,15 @@ class Linear(NamedTuple):
     kernel unpacks as it multiplies bf16 rows. Without, [out, in]: reordered at load for
     oneDNN, which takes two thirds of the plain kernel's time in a decode step, or for torch's
     ordinary kernel. scales: bf16 [in / 32, out, 2], scale and zero of each group. half: in
-    place of an empty weight and of the bias, both packed for FBGEMM, with a weight of float16.
+    place of an empty weight and of the bias, both packed for FBGEMM by blocks of outputs, with
+    a weight of float16.
     """
 
     weight: torch.Tensor
     scales: torch.Tensor | None
     bias: torch.Tensor | None
-    half: Optional[HalfWeight] = None  # noqa: UP045  # the class has no operator for a union
+    # The class has no operator for a union, and TorchScript knows the names of `typing`.
+    half: Optional[List[HalfWeight]] = None  # noqa: UP006, UP045
 
     @property
     def kernel(self) -> Kernel:
@@ -73,7 +78,7 @@ def multiply(layer: Linear, rows: torch.Tensor) -> torch.Tensor:
     return product[: rows.size(0)]
 
 
-def _multiply_half(weight: HalfWeight, rows: torch.Tensor) -> torch.Tensor:
+def _multiply_half(blocks: List[HalfWeight], rows: torch.Tensor) -> torch.Tensor:  # noqa: UP006
     """Map rows [M, in] to [M, out] in float32, and round each product once.
 
     FBGEMM has kernels for one to six rows, of which those for one and two have other bits.
@@ -82,8 +87,11 @@ def _multiply_half(weight: HalfWeight, rows: torch.Tensor) -> torch.Tensor:
     padded, missing = rows.float(), -rows.size(0) % 3
     if missing:
         padded = functional.pad(padded, (0, 0, 0, missing))
-    product: torch.Tensor = torch.ops.quantized.linear_dynamic_fp16(padded, weight)
-    return product[: rows.size(0)].to(rows.dtype)
+    products: list[torch.Tensor] = [
+        torch.ops.quantized.linear_dynamic_fp16(padded, block)[: rows.size(0)].to(rows.dtype)
+        for block in blocks
+    ]
+    return products[0] if len(products) == 1 else torch.cat(products, 1)
 
 
 def packed_available(dtype: torch.dtype) -> bool:
@@ -137,19 +145,20 @@ def make_linear(weight: torch.Tensor, bias: torch.Tensor | None, shapes: Shapes)
     return Linear(weight, None, bias)
 
 
-def _pack_half(weight: torch.Tensor, bias: torch.Tensor | None) -> "HalfWeight | None":
+def _pack_half(weight: torch.Tensor, bias: torch.Tensor | None) -> "list[HalfWeight] | None":
     """Pack a bf16 weight [out, in] as float16; None if one of its numbers is too large for it.
 
     Numbers of at least 2**-17 are exact. Of a smaller one, 2**-25 at most is lost.
     """
-    wide = weight.float()
-    least, most = wide.aminmax()
+    least, most = weight.aminmax()
     if max(-float(least), float(most)) > torch.finfo(torch.float16).max:
         return None
-    packed: HalfWeight = torch.ops.quantized.linear_prepack_fp16(
-        wide, bias.float() if bias is not None else None
-    )
-    return packed
+    weights = weight.split(_HALF_OUTPUTS)
+    biases = bias.float().split(_HALF_OUTPUTS) if bias is not None else [None] * len(weights)
+    return [
+        torch.ops.quantized.linear_prepack_fp16(block.float(), part)
+        for block, part in zip(weights, biases, strict=True)
+    ]
 
 
 def make_int4(nibbles: torch.Tensor, scales: torch.Tensor, bias: torch.Tensor | None) -> Linear:

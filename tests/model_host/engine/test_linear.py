@@ -119,6 +119,22 @@ def test_a_layer_in_float16_rounds_the_exact_product_once(has_bias: bool) -> Non
 
 
 @needs_fbgemm
+@pytest.mark.parametrize("has_bias", [False, True])
+def test_a_layer_packed_in_blocks_has_the_bits_of_one_packed_at_once(
+    has_bias: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    weight = synthetic((OUTPUTS, INPUTS), 8, 1.0).bfloat16()
+    bias = _bias(torch.bfloat16) if has_bias else None
+    rows = _rows(32, torch.bfloat16)
+    whole = make_linear(weight, bias, HALF)
+    monkeypatch.setattr(linear, "_HALF_OUTPUTS", OUTPUTS // 2 - 1)  # two blocks and a short one
+    blocks = make_linear(weight, bias, HALF)
+    assert (len(whole.half or ()), len(blocks.half or ())) == (1, 3)
+    for count in (1, 3, 32):
+        assert torch.equal(multiply(blocks, rows[:count]), multiply(whole, rows[:count]))
+
+
+@needs_fbgemm
 @pytest.mark.parametrize("largest", [6e4, 7e4])
 def test_a_weight_that_float16_cant_hold_keeps_its_matrix_in_bf16(largest: float) -> None:
     weight = torch.zeros((OUTPUTS, INPUTS), dtype=torch.bfloat16)
