@@ -24,6 +24,7 @@ from model_host.errors import (
     CheckpointWriteFailed,
     PrefillCancelled,
 )
+from model_host.io.contexts.due_uploads import DueUploads
 from model_host.io.contexts.located import memory_tokens, stored_tokens
 from model_host.io.files import (
     Checkpoints,
@@ -50,8 +51,8 @@ FETCH_S = 30.0
 """Longest download while it is not known how long computing takes."""
 FETCH_S_MIN = 1.0
 FETCHES_MAX = 2
-DUE_MAX = 1024
-"""Conversations that wait for their upload; of one more, the oldest is left out."""
+RETRY_S = 60.0
+"""Time before an upload is tried again that failed, or for which the hub is away."""
 REFUSED_MAX = 1024
 """Entries remembered whose archives failed a check."""
 
@@ -106,9 +107,10 @@ class HubCheckpoints:
         self._tier = tier
         self._cost = RestoreCost()
         self._fetching = asyncio.Semaphore(FETCHES_MAX)
-        self._due: dict[ConversationId, tuple[float, Offer]] = {}
-        self._noted = asyncio.Event()
+        self._due = DueUploads()
         self._kept: dict[ConversationId, list[Offered]] = {}
+        self._unfinished: tuple[ConversationId, Digest] | None = None
+        """What the last upload has at the hub, unless it was announced."""
         self._uploading: ConversationId | None = None
         """The conversation of the upload in progress, unless it was evicted meanwhile."""
         self._refused: deque[EntryId] = deque(maxlen=REFUSED_MAX)
@@ -190,7 +192,9 @@ class HubCheckpoints:
         began = time.monotonic()
         with unnamed_file(self._folder) as file:
             first_s = await self._download(file, held, best.body, is_wanted) - began
-            store = partial(self._store, file, held, loaded, best.body, token_bytes)
+            expected = best.body.tokens, best.body.lineage
+            of = held.id, loaded.namespaces.stored(held), token_bytes, expected
+            store = partial(store_archive, file, self._pages, self._ring_key, *of)
             manifest = await to_the_end(asyncio.to_thread(store))
         self._cost.observe_restored(
             find_s=first_s, load_s=time.monotonic() - began - first_s, nbytes=manifest.nbytes
@@ -224,60 +228,39 @@ class HubCheckpoints:
             await append_to_archive(file, self._pages, part)
         return first_at
 
-    def _store(
-        self, file: FileIO, held: Conversation, loaded: Loaded, body: Checkpoint, token_bytes: int
-    ) -> Manifest:
-        return store_archive(
-            file,
-            self._pages,
-            self._ring_key,
-            held.id,
-            loaded.namespaces.stored(held),
-            token_bytes,
-            (body.tokens, body.lineage),
-        )
-
     # --- upload -----------------------------------------------------------------------
 
     def note(self, held: Conversation, offer: Offer) -> None:
         """Upload the checkpoint of an answer, unless another answer follows soon."""
-        if not self._tier.bytes_max:
-            return
-        self._due.pop(held.id, None)
-        if len(self._due) >= DUE_MAX:
-            del self._due[next(iter(self._due))]
-        self._due[held.id] = (time.monotonic() + self._tier.idle_s, offer)
-        self._noted.set()
+        if self._tier.bytes_max:
+            self._due.put(held.id, offer, self._tier.idle_s)
 
     async def run(self) -> None:
         """Upload what is due, one archive at a time, until cancelled."""
         while True:
-            conversation, offer = await self._next_due()
+            conversation, offer = await self._due.next()
             held = self._replica.shelf.get(conversation)
             if held is None or self._replica.hub.ending(conversation) is not None:
+                continue
+            if not self._replica.hub.is_linked:  # nothing of an archive is written meanwhile
+                self._due.put(conversation, offer, RETRY_S)
                 continue
             self._uploading = conversation
             try:
                 await self._upload(held, offer)
             except AntiphonError as error:
-                self.counters.upload_failures += 1
-                log.warning("checkpoint not uploaded", **_fields(held, error))
+                self._note_failure(held, offer, error)
             if self._uploading is None:  # what was uploaded behind an Evict goes too
                 await self.forget(held)
 
-    async def _next_due(self) -> tuple[ConversationId, Offer]:
-        """Wait for the conversation that is due first, and remove it from those that wait."""
-        while True:
-            self._noted.clear()
-            if not self._due:
-                await self._noted.wait()
-                continue
-            conversation, (due, offer) = next(iter(self._due.items()))
-            wait_s = due - time.monotonic()
-            if wait_s <= 0:
-                del self._due[conversation]
-                return conversation, offer
-            await asyncio.sleep(wait_s)  # what is noted meanwhile is due later
+    def _note_failure(self, held: Conversation, offer: Offer, error: AntiphonError) -> None:
+        """Log a failed upload, and let one that may succeed later be due again."""
+        self.counters.upload_failures += 1
+        if times := self._lines.due(("upload", error.reason)):
+            log.warning("checkpoint not uploaded", times=times, **_fields(held, error))
+        is_due = self._uploading is not None and held.id not in self._due
+        if error.retryable and is_due:
+            self._due.put(held.id, offer, max(RETRY_S, error.retry_after_s or 0))
 
     async def _upload(self, held: Conversation, offer: Offer) -> None:
         """Upload the newest checkpoint of a profile, if it is worth it and there is room."""
@@ -290,8 +273,14 @@ class HubCheckpoints:
             manifest = await asyncio.to_thread(self._pages.newest, held.id, namespace)
         except CheckpointMissing:
             return
-        if not self._is_wanted(held, manifest):
+        mine = [one for one in self._kept_of(held) if one.body.namespace == namespace]
+        superseded = [one for one in mine if one.generation != manifest.generation]
+        if len(superseded) < len(mine):  # it is at the hub; those that it replaces may still be
+            await self._remove(superseded)
             return
+        if not self._may_announce(held, manifest):
+            return
+        await self._remove_unfinished()
         with unnamed_file(self._folder) as file:
             write = partial(write_archive, file, self._pages, self._ring_key, held.id, manifest)
             blob, size = await to_the_end(asyncio.to_thread(write))
@@ -300,16 +289,33 @@ class HubCheckpoints:
                     "checkpoint too large for the hub", conversation=short(held.id), bytes=size
                 )
                 return
-            superseded = [o for o in self._kept_of(held) if o.body.namespace == namespace]
-            others = [o for o in self._all_kept() if o not in superseded]
+            others = [one for one in self._all_kept() if one not in superseded]
             await self._remove(surplus(others, size, self._tier.bytes_max))
             expire_ms = now_ms() + int(self._tier.lifetime_s * 1000)
             body = Checkpoint(
                 Digest(namespace), Digest(manifest.lineage), manifest.tokens, blob, size, expire_ms
             )
+            self._unfinished = held.id, blob
             superseded = await self._write(held, file, body, superseded)
         await self._announce(held, manifest, body)
-        await self._remove(superseded)
+        self._unfinished = None
+        if not await self._has_removed(held, superseded):
+            self._due.put(held.id, offer, RETRY_S)
+
+    async def _remove_unfinished(self) -> None:
+        """Remove what a failed upload left at the hub: the next one is another blob.
+
+        What can't be removed counts there until the hub deletes it.
+        """
+        unfinished, self._unfinished = self._unfinished, None
+        if unfinished is None:
+            return
+        conversation, blob = unfinished
+        try:
+            await BlobCalls(self._replica.calls()).remove(conversation, blob)
+        except AntiphonError as error:
+            fields = {"conversation": short(conversation), "reason": error.reason}
+            log.warning("archives not removed", detail=error.detail, **fields)
 
     async def _write(
         self, held: Conversation, file: FileIO, body: Checkpoint, superseded: list[Offered]
@@ -330,12 +336,10 @@ class HubCheckpoints:
             return []
         return superseded
 
-    def _is_wanted(self, held: Conversation, manifest: Manifest) -> bool:
-        """Say whether a checkpoint can be announced, and says more than those announced."""
+    def _may_announce(self, held: Conversation, manifest: Manifest) -> bool:
+        """Say whether a checkpoint can be announced."""
         generation = EntryId(manifest.generation)
         if manifest.tokens < self._tier.tokens_min or generation not in held.log.entries:
-            return False
-        if any(one.generation == generation for one in self._kept_of(held)):
             return False
         return held.log.membership.may_write(self._replica.public, Kind.CHECKPOINT)
 
@@ -358,15 +362,21 @@ class HubCheckpoints:
 
         One that can't be removed now expires there. One that is being uploaded goes then.
         """
-        self._due.pop(held.id, None)
+        self._due.drop(held.id)
         if self._uploading == held.id:
             self._uploading = None
         kept = list(self._kept_of(held))
+        await self._has_removed(held, kept)
+        return len(kept) - len(self._kept_of(held))
+
+    async def _has_removed(self, held: Conversation, archives: list[Offered]) -> bool:
+        """Remove archives of a conversation; log why not all of them are gone."""
         try:
-            await self._remove(kept)
+            await self._remove(archives)
         except AntiphonError as error:
             log.warning("archives not removed", **_fields(held, error))
-        return len(kept) - len(self._kept_of(held))
+            return False
+        return True
 
     async def _remove(self, archives: list[Offered]) -> None:
         """Remove archives from the hub; one that is still there counts until it expires."""

@@ -6,11 +6,13 @@ import os
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from antiphon.v1 import host_pb2
 from model_host.generation import gather_branch, render_branch
+from model_host.io.contexts import hub_checkpoints
 from model_host.io.contexts.hub_checkpoints import HubTierCounters
 from model_host.io.server import HostServer
 from model_host.kv import Archive, RestoreCost, conversation_of, encrypt_archive
@@ -22,6 +24,8 @@ from replica.io import BlobCalls, now_ms
 from replica.io.calls.host_calls import HostCalls
 from replica.log import Kind
 from replica.log.body import Checkpoint, Generation
+from syncd.io.config import HubConfig
+from syncd.io.server import start as start_hub
 from tests.model_host.io.tiny_hosts import TinyHosts, tiny_hosts
 from tests.support.callers import until
 from tests.support.talk import Talk
@@ -29,6 +33,7 @@ from tests.support.talk import Talk
 pytestmark = pytest.mark.usefixtures("own_cache")
 
 LONG = "hello " * 80
+TWO_CHUNKS = "hello " * 400
 BUDGET = 1 << 30
 
 
@@ -178,6 +183,60 @@ async def test_an_archive_that_fits_beside_no_other_takes_the_place_of_the_one_i
             await talk.ask(LONG, tokens=2)
             await until(lambda: counters.upload_failures == 1)
             assert len(checkpoints(talk)) == 2
+
+
+async def test_an_upload_that_failed_is_tried_again_and_leaves_nothing_of_itself(
+    hosts: TinyHosts, monkeypatch: pytest.MonkeyPatch
+):
+    talk = await hosts.talk("one")
+    async with hosts.host("one", hub_checkpoint_bytes_max=BUDGET) as host:
+        counters, write, remove = host.hub_tier.counters, BlobCalls.write, BlobCalls.remove
+
+        async def write_half(self: BlobCalls, *what: Any) -> None:
+            conversation, blob, size, read, expire_ms = what
+            monkeypatch.setattr(BlobCalls, "write", write)
+            await write(
+                self, conversation, blob, size, lambda at: read(at) if not at else b"", expire_ms
+            )
+
+        async def refuse_once(*_: object) -> None:
+            monkeypatch.setattr(BlobCalls, "remove", remove)
+            raise Unavailable("the hub stops")
+
+        monkeypatch.setattr(hub_checkpoints, "RETRY_S", 0)
+        monkeypatch.setattr(BlobCalls, "write", write_half)
+        await talk.ask(TWO_CHUNKS, tokens=2)
+        await until(lambda: checkpoints(talk))
+        assert (counters.uploaded, counters.upload_failures) == (1, 1)
+        (whole,) = hosts.blobs(talk)
+        assert whole.name == checkpoints(talk)[0].blob.hex()
+        # CKPT-25: so is the removal of what a newer one replaces.
+        monkeypatch.setattr(BlobCalls, "remove", refuse_once)
+        await talk.ask("Once more.", tokens=2)
+        await until(lambda: counters.removed == 1)
+        assert (counters.uploaded, counters.upload_failures) == (2, 1)
+        assert len(hosts.blobs(talk)) == 1
+
+
+async def test_what_is_due_while_the_hub_is_away_is_uploaded_when_it_is_back(
+    hosts: TinyHosts, monkeypatch: pytest.MonkeyPatch
+):
+    talk = await hosts.talk("one")
+    async with hosts.host("one") as host:
+        await talk.ask(LONG, tokens=2)
+        tier = host.hub_tier
+        tier._tier = replace(tier._tier, bytes_max=BUDGET)
+        monkeypatch.setattr(hub_checkpoints, "RETRY_S", 0.01)
+        await hosts.hub.stop()
+        await host.replica.wait_for(lambda: not host.replica.hub.is_linked, 30)
+        tier.note(host.replica.shelf[talk.id], host.offer)
+        config = HubConfig(data_dir=hosts.folder / "hub", listen=hosts.hub.address)
+        back = await start_hub(config)
+        try:
+            await until(lambda: tier.counters.uploaded == 1)
+            assert tier.counters.upload_failures == 0
+        finally:
+            await back.stop()
 
 
 async def test_an_archive_larger_than_the_disk_of_a_host_is_not_fetched(hosts: TinyHosts):

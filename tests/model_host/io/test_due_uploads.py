@@ -1,0 +1,36 @@
+"""Which upload is next."""
+
+import asyncio
+from typing import Any
+
+from model_host.io.contexts.due_uploads import DUE_MAX, DueUploads
+from replica.ids import ConversationId
+
+OFFER: Any = object()
+
+
+def conversation(number: int) -> ConversationId:
+    return ConversationId(number.to_bytes(32, "big"))
+
+
+async def test_the_one_that_is_due_first_is_next_whenever_it_was_put():
+    due = DueUploads()
+    due.put(conversation(1), OFFER, 60)
+    waiting = asyncio.create_task(due.next())
+    await asyncio.sleep(0)  # it waits for the first one
+    due.put(conversation(2), OFFER, 0)
+    async with asyncio.timeout(30):
+        assert await waiting == (conversation(2), OFFER)
+    due.put(conversation(1), OFFER, 0)  # in place of the time it had
+    assert await due.next() == (conversation(1), OFFER)
+    assert not due
+
+
+async def test_of_too_many_the_oldest_is_left_out():
+    due = DueUploads()
+    for number in range(DUE_MAX + 1):
+        due.put(conversation(number), OFFER, 0)
+    assert len(due) == DUE_MAX
+    assert conversation(0) not in due
+    due.drop(conversation(1))
+    assert await due.next() == (conversation(2), OFFER)
