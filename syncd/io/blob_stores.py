@@ -9,7 +9,7 @@ import structlog
 
 from replica.errors import StoreError
 from replica.ids import ConversationId, Digest
-from replica.io import BlobQuota, Blobs, BlobState, BlobWriter, ExpiringBlobs, to_the_end
+from replica.io import BlobQuota, Blobs, BlobState, BlobWriter, ExpiringBlobs, Repeated, to_the_end
 from replica.refusals import ArgumentInvalid
 
 log = structlog.get_logger()
@@ -30,6 +30,7 @@ class BlobStores:
         self._expiring = expiring
         self._clock = clock
         self._swept_at: dict[Blobs, float] = {}
+        self._lines = Repeated()
 
     async def count_with(self, quota: BlobQuota) -> None:
         """Obey a quota, and tell it the bytes of both; see Blobs.count_with."""
@@ -103,8 +104,10 @@ class BlobStores:
             self._swept_at[store] = now
             try:
                 deleted = await store.sweep(now)
-            except StoreError:  # the next look tries it again, and the hub serves meanwhile
-                log.exception("overdue blobs not deleted")
+            except StoreError as error:  # the next look tries it again; the hub serves meanwhile
+                if times := self._lines.due(error.reason):
+                    fields = {"reason": error.reason, "detail": error.detail, "times": times}
+                    log.warning("overdue blobs not deleted", next_step=error.next_step, **fields)
                 continue
             if deleted:
                 size = sum(deleted.values())

@@ -27,7 +27,7 @@ from replica.io.blobs.blob_files import (
 )
 from replica.io.blobs.blob_tally import BlobQuota, Tallies, Tally
 from replica.io.blobs.blob_writer import BlobWriter
-from replica.io.files import sync_folder
+from replica.io.files import store_error, sync_folder
 from replica.io.process import to_the_end
 from replica.refusals import BlobMissing, BlobTooLarge, ConversationDeleted, StoreLocked
 
@@ -166,22 +166,26 @@ class Blobs:
         """Delete what nobody went on with, at a Unix time, and what has expired.
 
         Nothing is synced: a file that a power failure brings back is as old as before, and the
-        next sweep deletes it. Return the bytes deleted of each conversation. Raises StoreError.
+        next sweep deletes it. Return the bytes deleted of each conversation. Raises StoreError,
+        once all other files are deleted.
         """
         deleted = {}
-        overdue = await in_thread(self._overdue, now_s)
+        failed: list[OSError] = []
+        overdue = await in_thread(self._overdue, now_s, failed)
         for conversation, files in overdue.items():
             # In turn: none of the files is being opened, and the open ones are known.
             async with self._turn(conversation), self._tallies.held(conversation) as tally:
                 idle = [file for file in files if not self._is_open(file)]
                 gone: dict[str, int] = {}
                 try:
-                    await in_thread(self._unlink_overdue, idle, now_s, gone)
-                finally:  # also where the caller is cancelled, or the disk refuses one of them
+                    await in_thread(self._unlink_overdue, idle, now_s, gone, failed)
+                finally:  # also where the caller is cancelled
                     for name in gone:
                         tally.drop(name)
             if gone:
                 deleted[conversation] = sum(gone.values())
+        if failed:
+            raise store_error(failed[0])
         return deleted
 
     # --- uploads ------------------------------------------------------------------
@@ -234,13 +238,19 @@ class Blobs:
         if self._quota is not None:
             self._quota.set_blobs(conversation, self._folder.name, size, files)
 
-    def _overdue(self, now_s: float) -> dict[ConversationId, list[Path]]:
+    def _overdue(self, now_s: float, failed: list[OSError]) -> dict[ConversationId, list[Path]]:
+        """List what is overdue; add the errors of folders that can't be looked at to `failed`."""
         found = {}
         for conversation, scope in _scopes(self._folder).items():
-            with contextlib.suppress(FileNotFoundError):  # the folder was deleted meanwhile
+            try:
                 files = [file for file in scope.iterdir() if self._is_overdue(file, now_s)]
-                if files:
-                    found[conversation] = files
+            except FileNotFoundError:  # the folder was deleted meanwhile
+                continue
+            except OSError as error:
+                failed.append(error)
+                continue
+            if files:
+                found[conversation] = files
         return found
 
     def _is_overdue(self, file: Path, now_s: float) -> bool:
@@ -250,13 +260,21 @@ class Blobs:
         except FileNotFoundError:
             return False
 
-    def _unlink_overdue(self, files: Iterable[Path], now_s: float, gone: dict[str, int]) -> None:
-        """Delete files; add the names and bytes of those that are gone to `gone`."""
+    def _unlink_overdue(
+        self, files: Iterable[Path], now_s: float, gone: dict[str, int], failed: list[OSError]
+    ) -> None:
+        """Delete files; add the names and bytes of those that are gone to `gone`.
+
+        Errors of the others are added to `failed`.
+        """
         for file in files:
             # Since it was found, an upload may have gone on, or a later time been set.
-            if self._is_overdue(file, now_s):
-                with contextlib.suppress(StoreLocked):
-                    gone[file.name] = unlink(file) or 0
+            try:
+                if self._is_overdue(file, now_s):
+                    with contextlib.suppress(StoreLocked):
+                        gone[file.name] = unlink(file) or 0
+            except OSError as error:
+                failed.append(error)
 
 
 async def _quarantine(whole: Path, tally: Tally) -> None:

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
 from antiphon.v1 import blob_pb2 as pb
 from antiphon.v1.blob_pb2_grpc import BlobServiceStub
@@ -280,9 +281,13 @@ async def test_a_disk_that_refuses_ends_no_sweep(
         return await sweep(self, now_s)
 
     monkeypatch.setattr(Blobs, "sweep", refused)
-    sweeps = asyncio.create_task(stores.all.run_sweeps())
-    await until(lambda: not list(stores.folder.glob("*/*")))
-    sweeps.cancel()
+    with capture_logs() as lines:
+        sweeps = asyncio.create_task(stores.all.run_sweeps())
+        await until(lambda: not list(stores.folder.glob("*/*")))
+        sweeps.cancel()
+    (line,) = [line for line in lines if line["event"] == "overdue blobs not deleted"]
+    assert "exc_info" not in line
+    assert (line["detail"], line["next_step"]) == ("the disk refuses", StoreError.next_step)
 
 
 async def test_a_sweep_goes_on_when_the_write_that_began_it_is_cancelled(

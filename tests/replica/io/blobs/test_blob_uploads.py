@@ -34,9 +34,15 @@ def files(folder: Path, pattern: str = "*") -> list[Path]:
     return list(folder.glob(f"*/{pattern}"))
 
 
-async def begin(blobs: Blobs, data: bytes, digest: Digest = DIGEST, size: int = 100) -> BlobState:
+async def begin(
+    blobs: Blobs,
+    data: bytes,
+    digest: Digest = DIGEST,
+    size: int = 100,
+    conversation: ConversationId = ONE,
+) -> BlobState:
     """Begin an upload of `size` bytes, write `data`, and close it."""
-    async with await blobs.open_write(ONE, digest, size, 0) as writer:
+    async with await blobs.open_write(conversation, digest, size, 0) as writer:
         await writer.write(data)
     return writer.state
 
@@ -87,6 +93,24 @@ async def test_an_upload_without_progress_is_deleted_after_a_day(tmp_path: Path)
     assert [file.name for file in files(tmp_path)] == [digest_of(b"whole").hex()]
     assert await blobs.stat(ONE, DIGEST) == BlobState(False, 0, 0)
     assert await blobs.sweep(begun_s + 2 * DAY_S) == {}
+
+
+async def test_what_a_disk_does_not_delete_keeps_nothing_else_from_being_swept(
+    tmp_path: Path,
+) -> None:
+    blobs = Blobs(tmp_path)
+    for conversation in (ONE, TWO):
+        await begin(blobs, DATA[:50], conversation=conversation)
+    overdue = files(tmp_path, "*.part")
+    kept = [part.with_name(f"{digest_of(b'kept').hex()}.4.part") for part in overdue]
+    for folder in kept:
+        folder.mkdir()  # as what can't be deleted on a damaged disk
+    no_folder = tmp_path / digest_of(b"a conversation").hex()
+    no_folder.touch()  # as what can't be listed there
+    with pytest.raises(StoreError):
+        await blobs.sweep(max(file.stat().st_mtime for file in kept) + DAY_S)
+    assert sorted(files(tmp_path, "*.part")) == sorted(kept)
+    assert no_folder.exists()
 
 
 async def test_an_open_upload_is_not_swept(tmp_path: Path) -> None:
