@@ -66,7 +66,7 @@ class BlobStores:
         0 as time to expire at is never. Raises ArgumentInvalid for a time in the past.
         """
         if expire_time_ms and expire_time_ms <= self._clock() * 1000:
-            raise ArgumentInvalid("expire_time_ms: a time to come, or 0")
+            raise ArgumentInvalid("expire_time_ms: a time to come, or 0; compare the two clocks")
         # So that nothing overdue counts against the quotas. To its end, whatever becomes of the
         # call: the sweep is that of the hub, and the next one is due a minute later.
         await to_the_end(self.sweep())
