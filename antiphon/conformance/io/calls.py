@@ -56,6 +56,7 @@ CHANNEL_OPTIONS = (
     ("grpc.max_send_message_length", _MESSAGE_BYTES),
     ("grpc.enable_retries", 0),
     ("grpc.enable_http_proxy", 0),
+    ("grpc.address_http_proxy_enabled_addresses", ""),
     ("grpc.http2.bdp_probe", 0),
     ("grpc.use_local_subchannel_pool", 1),
 )

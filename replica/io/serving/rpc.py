@@ -61,6 +61,8 @@ CHANNEL_OPTIONS = (
     ("grpc.http2.bdp_probe", 0),
     # TRUST-11: a proxy of the environment has no part in connections to hubs and hosts.
     ("grpc.enable_http_proxy", 0),
+    # That option is not asked for GRPC_ADDRESS_HTTP_PROXY, which then serves no address.
+    ("grpc.address_http_proxy_enabled_addresses", ""),
     # Links and callers have pauses of their own, of seconds; gRPC's would grow to two minutes,
     # and calls made meanwhile fail though the hub is back.
     ("grpc.initial_reconnect_backoff_ms", 100),
