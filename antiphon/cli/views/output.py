@@ -9,6 +9,7 @@ control the reader's terminal.
 import json
 import math
 import os
+import re
 import sys
 from typing import Any
 
@@ -33,8 +34,13 @@ _DIRECTIONS = (0x061C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x
 _HIDDEN = (*range(0x80, 0xA0), *_DIRECTIONS, 0x2028, 0x2029)
 _VISIBLE = _PICTURES | {0x7F: 0x2421} | dict.fromkeys(_HIDDEN, 0xFFFD)
 """Control characters mapped to their visible Unicode symbols, one to one."""
-_ESCAPED = {code: f"\\u{code:04x}" for code in (0x7F, *_HIDDEN)}
-"""The same characters as JSON writes them; json escapes those below 0x20 itself."""
+_ESCAPED = re.compile(
+    "[\x7f-\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e\u2060-\u206f"
+    "\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\U0001bca0-\U0001bca3\U0001d173-\U0001d17a"
+    "\U000e0000-\U000e0fff]"
+)
+"""The same characters, and those that terminals leave out but models read (Unicode's
+Default_Ignorable_Code_Point): JSON has escapes for them. json escapes those below 0x20 itself."""
 _UNKNOWN = {("COLUMNS", "0"), ("LINES", "0")}
 """Variables of a terminal whose size is not known."""
 
@@ -57,7 +63,7 @@ class Output:
         line = json.dumps(
             _finite(record), ensure_ascii=only_ascii, separators=(",", ":"), allow_nan=False
         )
-        sys.stdout.write(line.translate(_ESCAPED) + "\n")
+        sys.stdout.write(_ESCAPED.sub(_escape, line) + "\n")
         sys.stdout.flush()
 
     def show(self, line: str | Text = "") -> None:
@@ -127,6 +133,11 @@ class Output:
 def harmless(text: str) -> str:
     """Return text with visible symbols in place of control characters."""
     return text.translate(_VISIBLE)
+
+
+def _escape(found: re.Match[str]) -> str:
+    """Return a character as JSON escapes it."""
+    return json.dumps(found[0])[1:-1]
 
 
 def _finite(value: Any) -> Any:

@@ -34,6 +34,17 @@ def test_json_escapes_them_and_loses_nothing(capsys: pytest.CaptureFixture[str])
     assert json.loads(line) == {"text": HARMFUL, "name": "Ünal 日本"}
 
 
+@pytest.mark.parametrize("char", "\xad\u200b\u2060\u3164\ufe0f\ufeff\ufff9\U000e0041\U000e0100")
+def test_json_shows_what_a_terminal_leaves_out(
+    capsys: pytest.CaptureFixture[str], char: str
+) -> None:
+    Output(as_json=True).emit({"text": f"a{char}b", "name": "Ünal 日本"})
+    shown = capsys.readouterr().out
+    assert char not in shown
+    assert "Ünal 日本" in shown
+    assert json.loads(shown)["text"] == f"a{char}b"
+
+
 def test_json_has_null_for_numbers_that_it_lacks(capsys: pytest.CaptureFixture[str]) -> None:
     """A host may state any, and strict readers refuse a line with NaN in it."""
     sample = {"hit_rate": math.nan, "rates": [(math.inf, 1), -math.inf, 0.5, 2]}
