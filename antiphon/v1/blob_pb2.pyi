@@ -148,7 +148,8 @@ class WriteRequest(_message.Message):
     """The bytes; a message has at most 1 MiB."""
     expire_time_ms: _builtins.int
     """Unix time at which the hub deletes the blob, in milliseconds; 0 for
-    never, ARGUMENT_INVALID in the past; first message only.
+    never, ARGUMENT_INVALID in the past; first message only. The latest of the
+    times that the Writes of one blob stated counts.
     """
     def __init__(
         self,

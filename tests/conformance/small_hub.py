@@ -11,7 +11,12 @@ from replica import limits
 
 TICKET_S = 12
 IDLE_S = 4.0
-SCALE = {"beat": 0.5, "write_timeout": 2.0, "keepalive": 0.5, "heads": 256}
+SWEEP_S = 0.5
+"""Time between two looks for blobs that have expired, a quarter of `blob_deletion`."""
+SCALE = {
+    "beat": 0.5, "write_timeout": 2.0, "keepalive": 0.5, "heads": 256,
+    "blob_lifetime": 1.0, "blob_deletion": 2.0,
+}  # fmt: skip
 """The numbers that nothing of a hub states, for the kit's Scale."""
 
 
@@ -28,7 +33,9 @@ def main() -> int:
     """Run the hub."""
     shrink()
     from replica.io import rpc
+    from syncd.io import blob_stores
 
+    blob_stores.SWEEP_EVERY_S = SWEEP_S
     interval = ("grpc.http2.min_ping_interval_without_data_ms", int(SCALE["keepalive"] * 900))
     rpc.SERVER_OPTIONS = tuple(
         interval if name == interval[0] else (name, value) for name, value in rpc.SERVER_OPTIONS

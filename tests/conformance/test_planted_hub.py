@@ -9,8 +9,10 @@ from antiphon.conformance.io import calls
 from antiphon.conformance.io.hub import TABLE, HubRun, Scale, judge, judge_hub
 from antiphon.conformance.report import failed
 from replica import limits
+from syncd.io import blob_stores
 from syncd.io.config import HubConfig
 from syncd.io.server import start
+from tests.conformance import planted_blobs as blobs
 from tests.conformance import planted_entries as entries
 from tests.conformance import planted_hints as hints
 from tests.conformance import planted_hub as own
@@ -26,6 +28,7 @@ CASE_SECONDS_MAX = 1.0
 def _short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "HEARTBEAT_S", 0.2)
     monkeypatch.setattr(calls, "END_S", 0.3)
+    monkeypatch.setattr(blob_stores, "SWEEP_EVERY_S", 0.2)
     monkeypatch.setattr("syncd.io.server.STOP_GRACE_S", 0.1)
 
 
@@ -136,6 +139,13 @@ PLANTED = [
     (entries.lets_any_member_remove_blobs, "blobs/a-blob-is-removed-by-owners-and-hosts-alone"),
     (entries.removes_blobs_that_last, "blobs/a-blob-is-removed-by-owners-and-hosts-alone"),
     (entries.shows_the_text_of_its_decoder, "calls/errors-show-nothing-of-a-decoder"),
+    (blobs.takes_times_that_have_passed, "expiry/a-time-that-has-passed"),
+    (blobs.stores_a_digest_once, "expiry/one-digest-is-written-both-ways"),
+    (blobs.keeps_blobs_that_have_expired, "expiry/a-blob-is-served-until-its-time"),
+    (blobs.deletes_blobs_early, "expiry/a-blob-is-served-until-its-time"),
+    (blobs.heeds_the_first_time_alone, "expiry/a-later-time-counts"),
+    (blobs.heeds_the_last_time, "expiry/a-later-time-counts"),
+    (blobs.loses_times_when_it_starts, "expiry/a-time-to-expire-at-outlasts-a-kill"),
 ]
 
 
@@ -149,7 +159,8 @@ async def problems_of(folder: Path, *names: str) -> list[str]:
         await server.stop()
         server = await start(config.model_copy(update={"listen": server.address}))
 
-    run = HubRun(server.address, restart, wait_s=5.0, scale=Scale(beat=limits.HEARTBEAT_S))
+    scale = Scale(beat=limits.HEARTBEAT_S, blob_lifetime=1.0, blob_deletion=1.0)
+    run = HubRun(server.address, restart, wait_s=5.0, scale=scale)
     chosen = [check for check in TABLE if check.name.startswith(names)]
     assert len(chosen) == len(names), "each name is the beginning of one case"
     try:

@@ -72,8 +72,14 @@ async def stat(caller: Caller, history: History, digest: bytes) -> pb.StatRespon
     return response
 
 
-async def _refused(
-    caller: Caller, history: History, data: bytes, *, offset: int = 0, size_bytes: int = 0
+async def refused(
+    caller: Caller,
+    history: History,
+    data: bytes,
+    *,
+    offset: int = 0,
+    size_bytes: int = 0,
+    expire_time_ms: int = 0,
 ) -> Refusal:
     """Send the first message of a Write, which must be refused for what it names."""
     call = caller.blobs.Write(metadata=caller.metadata, timeout=PATIENCE_S)
@@ -83,12 +89,14 @@ async def _refused(
             digest=digest_of(data),
             size_bytes=size_bytes or len(data),
             offset=offset,
+            expire_time_ms=expire_time_ms,
         )
     )
     return await refusal(call)
 
 
-async def _begun(run: HubRun) -> tuple[History, Caller]:
+async def begun(run: HubRun) -> tuple[History, Caller]:
+    """Begin a conversation; return it and its owner."""
     history = run.new()
     return history, await run.push_all(history)
 
@@ -96,7 +104,7 @@ async def _begun(run: HubRun) -> tuple[History, Caller]:
 @_theme.shows("LINK-22", "PROM-13")
 async def a_blob_is_written_in_parts_and_read_from_any_offset(run: HubRun) -> None:
     """A blob goes on at its committed size, and is read from any offset in pieces of 256 KiB."""
-    history, owner = await _begun(run)
+    history, owner = await begun(run)
     digest = digest_of(DATA)
     half = PIECE_BYTES + 5
     equal(await stat(owner, history, digest), pb.StatResponse(), "the state before any byte")
@@ -115,10 +123,10 @@ async def a_blob_is_written_in_parts_and_read_from_any_offset(run: HubRun) -> No
 @_theme.shows("LINK-22")
 async def an_offset_must_be_the_committed_size(run: HubRun) -> None:
     """A Write at another offset than the committed size is BLOB_OFFSET_INVALID."""
-    history, owner = await _begun(run)
+    history, owner = await begun(run)
     await write(owner, history, DATA, stop=1000)
     for offset in (999, 1001, len(DATA)):
-        found = await _refused(owner, history, DATA, offset=offset)
+        found = await refused(owner, history, DATA, offset=offset)
         equal(found.reason, "BLOB_OFFSET_INVALID", f"the reason for offset {offset}")
     check((await write(owner, history, DATA, offset=1000)).complete, "the blob is not complete")
 
@@ -126,7 +134,7 @@ async def an_offset_must_be_the_committed_size(run: HubRun) -> None:
 @_theme.shows("LINK-22", "LINK-23", "PROM-13")
 async def bytes_of_another_digest_are_dropped(run: HubRun) -> None:
     """A blob that does not match its digest is dropped, and served to nobody."""
-    history, owner = await _begun(run)
+    history, owner = await begun(run)
     digest = digest_of(b"right")
     found = await refusal(write(owner, history, b"wrong", digest=digest))
     equal(found.reason, "BLOB_DIGEST_MISMATCH", "the reason for other bytes")
@@ -143,7 +151,7 @@ def _reading(caller: Caller, history: History, digest: bytes) -> object:
 @_theme.shows("LINK-23")
 async def an_incomplete_blob_is_not_read(run: HubRun) -> None:
     """A blob of which bytes are missing is BLOB_NOT_FOUND."""
-    history, owner = await _begun(run)
+    history, owner = await begun(run)
     await write(owner, history, DATA, stop=1000)
     found = await refusal(_reading(owner, history, digest_of(DATA)))
     equal(found.reason, "BLOB_NOT_FOUND", "the reason for an incomplete blob")
@@ -152,15 +160,15 @@ async def an_incomplete_blob_is_not_read(run: HubRun) -> None:
 @_theme.shows("LINK-22", "LIM-2")
 async def a_blob_above_the_limit_is_refused(run: HubRun) -> None:
     """A blob of more bytes than a hub takes is BLOB_TOO_LARGE before any of them."""
-    history, owner = await _begun(run)
-    found = await _refused(owner, history, b"x", size_bytes=2**50)
+    history, owner = await begun(run)
+    found = await refused(owner, history, b"x", size_bytes=2**50)
     equal(found.reason, "BLOB_TOO_LARGE", "the reason for a blob of 2^50 bytes")
 
 
 @_theme.shows("LINK-22")
 async def another_size_begins_anew(run: HubRun) -> None:
     """Offset 0 with another size begins a blob anew."""
-    history, owner = await _begun(run)
+    history, owner = await begun(run)
     await write(owner, history, DATA, stop=1000, size_bytes=len(DATA) + 1)
     check((await write(owner, history, DATA)).complete, "the blob of another size is not complete")
 
@@ -168,7 +176,7 @@ async def another_size_begins_anew(run: HubRun) -> None:
 @_theme.shows("LINK-21", "LINK-9")
 async def a_blob_is_of_one_conversation(run: HubRun) -> None:
     """A blob of one conversation is unknown in another, also to a key of both."""
-    history, owner = await _begun(run)
+    history, owner = await begun(run)
     other = run.new()
     reader = other.writer("reader")
     other.grant(reader.public, Role.READER)
@@ -189,14 +197,14 @@ async def a_reader_writes_no_blob(run: HubRun) -> None:
     reader = history.writer("reader")
     history.grant(reader.public, Role.READER)
     await run.push_all(history)
-    found = await _refused(await run.enter(reader), history, DATA)
+    found = await refused(await run.enter(reader), history, DATA)
     equal(found.reason, "ROLE_FORBIDS", "the reason for a reader's blob")
 
 
 @_theme.shows("CKPT-22")
 async def a_blob_that_expires_is_served_until_then(run: HubRun) -> None:
     """A blob with a time to expire is served like any other, and may be removed before."""
-    history, owner = await _begun(run)
+    history, owner = await begun(run)
     await write(owner, history, DATA, expire_time_ms=now_ms() + 3_600_000)
     digest = digest_of(DATA)
     check(b"".join(await read(owner, history, digest)) == DATA, "other bytes than the blob's")

@@ -34,6 +34,9 @@ class Scale:
     write_timeout: float = limits.WRITE_TIMEOUT_S
     keepalive: float = 10.0
     heads: int = limits.HEADS_PER_FRAME_MAX
+    blob_lifetime: float = 3.0
+    blob_deletion: float = 120.0
+    """The time that a hub has to delete a blob that has expired (CKPT-22)."""
 
 
 @dataclass(slots=True)
