@@ -24,6 +24,7 @@ from tests.conformance.planted_answers import ANSWERS
 from tests.conformance.planted_hosts import HOSTS as MORE_HOSTS
 from tests.conformance.planted_hosts import answers_by_the_default
 from tests.conformance.planted_peers import CLIENTS, FOLDS, HOSTS, Planted
+from tests.conformance.planted_requests import REQUESTS
 from tests.model_host.io.tiny_hosts import tiny_hosts
 from tests.model_host.io.two_profiles import two_profiles
 
@@ -92,7 +93,7 @@ async def test_every_bug_of_a_host_is_found(tmp_path: Path) -> None:
     missed = []
     async with tiny_hosts(tmp_path) as hosts, hosts.host():
         run = UnderTest(hosts.hub.address)
-        for planted in (*HOSTS, *MORE_HOSTS, *ANSWERS):
+        for planted in (*HOSTS, *MORE_HOSTS, *ANSWERS, *REQUESTS):
             with planted.bug(), impatient(planted.hangs):
                 outcome = await outcome_of(case(HOST_CASES, planted.case), run)
             if not outcome.problems:

@@ -13,7 +13,7 @@ from antiphon.conformance.io.host.talk import (
 )
 from replica.conversation import Author, DraftStream, verify_draft
 from replica.ids import EntryId
-from replica.log import Conflict, FinishReason, Generation, Role, text_of
+from replica.log import Cancel, Conflict, FinishReason, Generation, Role, text_of
 
 _case = CASES.theme("answers").shows
 PROFILES_MAX = 2
@@ -135,11 +135,15 @@ async def stop_string(run: UnderTest) -> None:
         drafted = b"".join(draft.data for draft in talk.drafts if draft.request == stopped)
         check(before.encode().startswith(drafted), "a draft shows the beginning of a stop string")
         equal(FinishReason(answer.finish_reason), FinishReason.STOP, "the finish reason")
+        count = len(answer.token_ids)
+        same = await talk.answer(await talk.again(whole, count, sampling=SEEDED))
+        equal(answer.token_ids, same.token_ids, "the tokens up to the end of the stop string")
+        check(stop in text_of(same.parts), "the last tokens of the stop string are not recorded")
 
 
 @_case("HOST-33")
 async def stop_token(run: UnderTest) -> None:
-    """A stop token ends the answer, and is recorded as its last one."""
+    """A stop token ends the answer: it is recorded as the last one, and not shown."""
     async with run.talk() as talk:
         await _require_bitwise(run, talk)
         whole = await talk.ask(tokens=8, output_tokens_min=8)
@@ -147,7 +151,14 @@ async def stop_token(run: UnderTest) -> None:
         stop = tokens[3]
         answer = await talk.answer(await talk.again(whole, 8, stop_tokens=(stop,)))
         equal(answer.token_ids[-1], stop, "the last token")
-        equal(answer.token_ids, tokens[: tokens.index(stop) + 1], "the tokens")
+        before = tokens.index(stop)
+        equal(answer.token_ids, tokens[: before + 1], "the tokens")
+        equal(FinishReason(answer.finish_reason), FinishReason.STOP, "the finish reason")
+        text = ""
+        if before:
+            shorter = await talk.again(whole, before, output_tokens_min=before)
+            text = text_of((await talk.answer(shorter)).parts)
+        equal(text_of(answer.parts), text, "the text before the stop token")
 
 
 @_case("HOST-34")
@@ -238,6 +249,21 @@ async def cancel_before_its_turn(run: UnderTest) -> None:
         refusal = await talk.closed(waiting)
         equal(FinishReason(refusal.finish_reason), FinishReason.CANCELLED, "the finish reason")
         check(waiting not in talk.held.order.seal_of, "a cancelled request is sealed")
+
+
+@_case("HOST-18")
+async def cancel_with_two_parents(run: UnderTest) -> None:
+    """A CANCEL that names another entry beside the request cancels nothing."""
+    async with run.talk() as talk:
+        first, _ = await long_request(talk)
+        waiting = await talk.request()
+        beside = talk.held.log.entries[first].header.parents[0]
+        basis = talk.held.log.entries[waiting].header.basis
+        await talk.write(Cancel(), parents=sorted((waiting, beside)), basis=basis)
+        await talk.cancel(first)
+        await talk.answer(first)
+        finish = FinishReason((await talk.closed(waiting)).finish_reason)
+        check(finish != FinishReason.CANCELLED, "a CANCEL with two parents is honoured")
 
 
 async def _require_bitwise(run: UnderTest, talk: Talk) -> None:

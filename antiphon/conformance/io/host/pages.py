@@ -241,6 +241,20 @@ async def restored(run: UnderTest) -> None:
         raise Violation("Warm computes what a request restores")
 
 
+@_case("HOST-26")
+async def evicted_with_checkpoints(run: UnderTest) -> None:
+    """Evict drops the checkpoints of the conversation where it asks for that, and else none."""
+    async with stored(run) as (talk, calls, request):
+        await _evict(talk, calls)
+        check(await calls.list_checkpoints(talk.held.id), "Evict drops checkpoints unasked")
+        evict = pb.EvictRequest(conversation=talk.held.id, checkpoints=True)
+        dropped = (await call(calls, "Evict", evict)).checkpoints
+        check(dropped > 0, "Evict reports no dropped checkpoint")
+        equal(await calls.list_checkpoints(talk.held.id), [], "the checkpoints left behind Evict")
+        again = await _usage(talk, await talk.again(request, 2))
+        equal(again.restored_tokens, 0, "the tokens restored behind Evict")
+
+
 async def _evict(talk: Talk, calls: HostCalls) -> None:
     await call(calls, "Evict", pb.EvictRequest(conversation=talk.held.id))
 

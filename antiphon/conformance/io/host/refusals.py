@@ -1,5 +1,6 @@
 """Requests that a host must refuse, each with its reason and without a seal."""
 
+import re
 from dataclasses import replace
 
 from antiphon.conformance.cases import check, equal
@@ -7,6 +8,7 @@ from antiphon.conformance.io.host.service_calls import default_profile
 from antiphon.conformance.io.host.talk import CASES, Talk, UnderTest
 from replica.conversation import call_digest, key_digest
 from replica.ids import Digest, EntryId
+from replica.io import now_ms
 from replica.log import (
     CallKey,
     Conflict,
@@ -25,15 +27,19 @@ from replica.log import (
 
 _case = CASES.theme("refusals").shows
 _FAR = 2**31
+_HOUR_MS = 3_600_000
+_NO_CHOICE = 99
+"""A number of no choice."""
 
 
 async def check_refused(talk: Talk, request: EntryId, *reasons: str) -> None:
     """Raise Violation unless a request is refused for one of the reasons, without a seal."""
     answer = await talk.closed(request)
-    finish = FinishReason(answer.finish_reason)
-    equal(finish, FinishReason.REFUSED, "the finish reason")
+    wanted, finish = " or ".join(reasons), FinishReason(answer.finish_reason)
+    name = f"the finish reason of a request to refuse with {wanted}"
+    equal(finish, FinishReason.REFUSED, name)
     word = answer.finish_detail.partition(":")[0]
-    check(word in reasons, f"the reason is {word}, must be {' or '.join(reasons)}")
+    check(word in reasons, f"the reason is {word}, must be {wanted}")
     check(request not in talk.held.order.seal_of, "a refused request is sealed")
     equal(answer.token_ids, (), "the tokens of a refusal")
 
@@ -80,7 +86,7 @@ async def stop_tokens_out_of_bounds(run: UnderTest) -> None:
         await talk.say()
         for ids in ((_FAR,), tuple(range(65)), (2, 1)):
             await check_refused(talk, await talk.request(stop_tokens=ids), "STOP_INVALID")
-        await talk.answer(await talk.request())
+        await talk.answer(await talk.request(stop_tokens=tuple(range(64))))
 
 
 @_case("HOST-24")
@@ -98,20 +104,36 @@ async def too_many_log_probabilities(run: UnderTest) -> None:
 
 @_case("HOST-2")
 async def unknown_profile(run: UnderTest) -> None:
-    """A profile that the host does not offer is refused."""
-    await _refuses(run, "PROFILE_UNKNOWN", profile=Digest(b"no such profile".ljust(32, b".")))
+    """A profile that the host does not offer is refused, and those offered are listed."""
+    async with run.talk() as talk:
+        await talk.say()
+        request = await talk.request(profile=Digest(b"no such profile".ljust(32, b".")))
+        await check_refused(talk, request, "PROFILE_UNKNOWN")
+        detail = (await talk.closed(request)).finish_detail
+        for offered in talk.host.profiles:
+            is_named = offered.name in detail or offered.digest.hex() in detail
+            check(is_named, f"the refusal does not list the profile {offered.name}: {detail}")
+        await talk.answer(await talk.request())
 
 
 @_case("HOST-27")
 async def expired(run: UnderTest) -> None:
-    """A request whose time is over is refused."""
-    await _refuses(run, "REQUEST_EXPIRED", answer_by_ms=1_600_000_000_000)
+    """A request whose time is over is refused, and one whose time is to come is answered."""
+    async with run.talk() as talk:
+        await talk.say()
+        late = await talk.request(answer_by_ms=now_ms() - _HOUR_MS)
+        await check_refused(talk, late, "REQUEST_EXPIRED")
+        await talk.answer(await talk.request(answer_by_ms=now_ms() + _HOUR_MS))
 
 
 @_case("HOST-14")
 async def long_stop_string(run: UnderTest) -> None:
-    """A stop string of more than 256 bytes is refused."""
-    await _refuses(run, "STOP_INVALID", stop=("x" * 257,))
+    """A stop string of more than 256 bytes is refused, and one of 256 is not."""
+    async with run.talk() as talk:
+        await talk.say()
+        for stop in ("x" * 257, "é" * 129):
+            await check_refused(talk, await talk.request(stop=(stop,)), "STOP_INVALID")
+        await talk.answer(await talk.request(stop=("é" * 128,)))
 
 
 @_case("HOST-32")
@@ -128,9 +150,27 @@ async def wrong_grammar(run: UnderTest) -> None:
 
 
 @_case("HOST-44")
+async def unknown_keyword(run: UnderTest) -> None:
+    """A schema with a keyword that nobody knows is refused, and not read without it."""
+    schema = '{"type": "boolean", "antiphonKit": 1}'
+    form = ResponseFormat(FormatKind.JSON_SCHEMA, schema)
+    await _refuses(run, "GRAMMAR_INVALID", response_format=form)
+
+
+@_case("HOST-44")
 async def choice_without_tools(run: UnderTest) -> None:
-    """A choice that demands a call is refused where no tools are offered."""
-    await _refuses(run, "TOOL_CHOICE_INVALID", tool_choice=ToolChoice.REQUIRED)
+    """A choice that demands a call is refused where no tools are offered, and an unknown one."""
+    async with run.talk() as talk:
+        await talk.say()
+        form = ResponseFormat(FormatKind.REGEX, "[a-f]{6}")
+        for fields in (
+            {"tool_choice": ToolChoice.REQUIRED},
+            {"tool_choice": ToolChoice.REQUIRED, "response_format": form},
+            {"tool_choice": ToolChoice.NAMED, "tool_name": "weather"},
+            {"tool_choice": _NO_CHOICE},
+        ):
+            await check_refused(talk, await talk.request(**fields), "TOOL_CHOICE_INVALID")
+        await talk.answer(await talk.request())
 
 
 @_case("HOST-87")
@@ -176,7 +216,13 @@ async def long_context(run: UnderTest) -> None:
         first = await talk.say()
         text = "long " * min(talk.profile.context_tokens_max, 80_000)
         await talk.say(text)
-        await check_refused(talk, await talk.request(), "CONTEXT_TOO_LONG")
+        request = await talk.request()
+        await check_refused(talk, request, "CONTEXT_TOO_LONG")
+        detail = (await talk.closed(request)).finish_detail
+        numbers = {int(re.sub(r"\D", "", one)) for one in re.findall(r"\d[\d,_']*", detail)}
+        most = talk.profile.context_tokens_max
+        is_stated = most in numbers and max(numbers) > most
+        check(is_stated, f"the refusal does not state the tokens, and that {most} fit: {detail}")
         right = await talk.write(talk.request_body(), parents=(first.id,))
         await talk.answer(right.id)
 
