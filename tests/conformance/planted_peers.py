@@ -164,6 +164,9 @@ CLIENTS = [
     Planted(writers.shrinks_its_limit, "links/limit-never-shrinks"),
     Planted(writers.heeds_every_greeting, "links/later-greeting"),
     Planted(writers.shows_one_run_alone, "entries/drafts-of-another-run"),
+    Planted(writers.believes_any_host, "entries/answer-of-another-host"),
+    Planted(writers.believes_any_refusal, "entries/answer-of-another-host"),
+    Planted(writers.waits_for_a_silent_hub, "links/silent-hub"),
 ]
 
 # --- hosts --------------------------------------------------------------------------------

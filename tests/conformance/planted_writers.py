@@ -1,12 +1,14 @@
 """Bugs put into clients on purpose, in the entries that they write; more of `planted_peers`."""
 
 from dataclasses import replace
+from math import inf
 from unittest import mock
 
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from antiphon.conformance.io import adapter
+from replica import limits
 from replica.conversation import author
 from replica.conversation.author import Author
 from replica.conversation.conversation import Conversation
@@ -19,7 +21,9 @@ from replica.link import auth, draft_intake, exchange
 from replica.link.channel import Channel
 from replica.link.client_side import ClientSide
 from replica.link.credit import FlowControl
+from replica.link.heartbeat import Heartbeat
 from replica.link.link import Link, Phase
+from replica.order.tree import Order
 from replica.refusals import SignatureInvalid
 from tests.conformance.planted_hub import both
 from tests.simulation.planted import Patch
@@ -149,3 +153,38 @@ def accepts_keys_of_small_order() -> Patch:
             raise SignatureInvalid from error
 
     return mock.patch.object(auth, "verify", verify)
+
+
+def believes_any_host() -> Patch:
+    receive = Order._receive_generation
+
+    def of_any(self, entry):
+        request = self.request(entry.header.parents[0])
+        if request is None:
+            node = self.nodes.get(entry.header.parents[0])
+            if node is not None and node.generation is None:
+                node.generation = entry.id
+            return
+        receive(self, entry)
+
+    return mock.patch.object(Order, "_receive_generation", of_any)
+
+
+def believes_any_refusal() -> Patch:
+    receive = Order._receive_generation
+
+    def of_any(self, entry):
+        (parent,) = entry.header.parents
+        if self.request(parent) is not None:
+            self.refusal_of.setdefault(parent, entry.id)
+        receive(self, entry)
+
+    return mock.patch.object(Order, "_receive_generation", of_any)
+
+
+def waits_for_a_silent_hub() -> Patch:
+    never = property(lambda _self: inf)
+    return both(
+        mock.patch.object(limits, "IDLE_TIMEOUT_S", 0.5),
+        mock.patch.object(Heartbeat, "idle_at", never),
+    )

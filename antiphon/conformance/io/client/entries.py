@@ -9,7 +9,7 @@ from antiphon.conformance.suites.divergences import draft_frames, write_answer, 
 from replica.conversation import sign_draft
 from replica.ids import Digest, EntryId, PublicKey
 from replica.link import Ack, Entries, Fault, Ids, Message, Open, Opened
-from replica.log import Kind, Seal
+from replica.log import FinishReason, Generation, Grant, Kind, Member, Role, Seal, Text
 from replica.refusals import ConversationUnknown, EntriesMissing
 
 _case = theme("entries")
@@ -325,6 +325,27 @@ async def answer(s: Session) -> None:
     s.bring("seal", "answer")
     found = await s.until(lambda status: status["answer"] is not None, "answered", request)
     equal(found["answer"], "Yes.", "the answer")
+
+
+@_case("ORD-9")
+async def answer_of_another_host(s: Session) -> None:
+    """Neither an answer nor a refusal of another host than the one that was asked is one."""
+    request, labels = await _asked(s)
+    labels.append(write_seal(s.entries, "seal", labels, "request"))
+    host = Member(Grant(s.entries.public("ida"), Role.HOST))
+    labels.append(s.entries.write("host", "ada", host, labels, [s.base[-1]]))
+    refused = Generation((), (), 0, FinishReason.REFUSED)
+    s.entries.write("refusal", "ida", refused, labels, ["request"])
+    answered = Generation((1, 2), (Text("No."),), 3, FinishReason.STOP)
+    s.entries.write("false", "ida", answered, labels, ["seal"], basis="seal")
+    for brought, name in ((("host", "refusal"), "refusal"), (("seal", "false"), "answer")):
+        s.bring(*brought)
+        await s.synchronized()
+        equal((await s.status(request))["answer"], None, f"the {name} of another host")
+    write_answer(s.entries, "answer", labels, "seal")
+    s.bring("answer")
+    found = await s.until(lambda status: status["answer"] is not None, "answered", request)
+    equal(found["answer"], "Yes.", "the answer beside one of another host")
 
 
 @_case("ORD-7", "ORD-10")

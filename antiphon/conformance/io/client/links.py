@@ -7,9 +7,11 @@ from dataclasses import replace
 from typing import Any
 
 from antiphon.conformance.cases import check, equal
+from antiphon.conformance.io.client import session
 from antiphon.conformance.io.client.session import Session, theme
 from antiphon.conformance.io.core import VECTORS
 from antiphon.v1 import sync_pb2 as pb
+from replica import limits
 from replica.ids import ConversationId
 from replica.limits import FRAME_BYTES_MAX
 from replica.link import (
@@ -31,13 +33,13 @@ QUIET_S = 0.7
 """Time in which a wrong client would have gone on, in seconds."""
 
 
-def _welcome(session: Session, **fields: Any) -> None:
+def _welcome(s: Session, **fields: Any) -> None:
     """Change fields of the Welcome."""
 
     def changed(message: Message) -> Iterable[Message]:
         return (replace(message, **fields),) if isinstance(message, Welcome) else (message,)
 
-    session.hub.outgoing = changed
+    s.hub.outgoing = changed
 
 
 @_case("LINK-1", "LINK-3")
@@ -195,6 +197,15 @@ async def heartbeats(s: Session) -> None:
     await s.sees(lambda: len(s.sent(Ping)) >= 2, "second Ping")
     took = asyncio.get_running_loop().time() - began
     check(took < 2 * 3.0, f"two Pings took {took:.1f} s, so that a hub would end the link")
+
+
+@_case("LINK-7")
+async def silent_hub(s: Session) -> None:
+    """A client that receives nothing for 60 s ends the link, and links again."""
+    await s.joined()
+    s.hub.outgoing = lambda _message: ()
+    limit_s = limits.IDLE_TIMEOUT_S + session.PATIENCE_S
+    await s.sees(lambda: len(s.hub.links) >= 2, "link number 2", limit_s)
 
 
 @_case("REC-5")
