@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 from typing import Any, Protocol
 
 from antiphon.conformance.cases import NotApplicable, Table, Violation, check
+from antiphon.conformance.io.client.forms import checked
 from antiphon.conformance.io.client.hub import ScriptedHub
 from antiphon.conformance.suites.recording import Json, Recorder
 from replica.conversation import Conversation
@@ -73,11 +74,14 @@ class Session:
         return answer
 
     async def tries(self, do: str, **fields: Any) -> Json:
-        """Let the client perform a command that may fail. Raises NotApplicable if it has none."""
+        """Let the client perform a command that may fail. Raises NotApplicable if it has none.
+
+        Raises Violation for an answer of another form.
+        """
         answer = await self._client.answer({"do": do, "conversation": self.id, **fields})
         if answer.get("unknown") is True:
             raise NotApplicable(f"the client has no command {do}")
-        return answer
+        return checked(do, answer)
 
     async def connect(self, *, address: str = "", **fields: Any) -> None:
         """Let the client begin with an empty store, or with `keep` the last one, and follow."""
