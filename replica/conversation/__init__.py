@@ -11,7 +11,7 @@ from replica.conversation.address import (
 )
 from replica.conversation.author import Author, ClockInvalid
 from replica.conversation.awaited_hosts import hosts_awaited
-from replica.conversation.backlog import awaited, waiting_beside
+from replica.conversation.backlog import answers_ahead, awaited, waiting_beside
 from replica.conversation.chain import (
     CallStarted,
     Chain,
@@ -194,6 +194,7 @@ __all__ = [
     "TokenIds",
     "address_of",
     "addresses_in",
+    "answers_ahead",
     "awaited",
     "call_digest",
     "call_to_close",

@@ -1,20 +1,31 @@
 """The answers that a request at a given place would wait for (spec/03-order §4).
 
-Pure. For display only: a host decides by `next_seal.sealable`.
+Pure. For display and CANCELs only: a host decides by `next_seal.sealable`.
 """
 
+from collections.abc import Collection
+
 from replica.conversation.conversation import Conversation
-from replica.conversation.place import Place, ahead_of
+from replica.conversation.place import Place, ahead_of, goes_behind
 from replica.ids import EntryId
-from replica.log import Conflict, reach
-from replica.order import Ahead, descendants, is_open, start
+from replica.log import Conflict, Entry, reach
+from replica.order import (
+    SealNode,
+    begun_behind,
+    descendants,
+    is_open,
+    lists_answer,
+    queued_behind,
+    start,
+)
 
 
 def awaited(held: Conversation, place: Place) -> list[EntryId]:
-    """Return the unanswered requests ahead of `place`, in (lamport, id) order.
+    """Return the unanswered requests that one at `place` waits for, in (lamport, id) order.
 
-    Closed requests are left out: those without a seal, and those whose CANCEL `place` follows.
-    So are those that a fork goes on without, on whose branch `place` is.
+    These are the ones ahead of it on its branch, and that of the seal which it extends, also
+    where its answer is void. Closed requests are left out: those without a seal, and those whose
+    CANCEL `place` follows.
     """
     order, log = held.order, held.log
     found: set[EntryId] = set()
@@ -27,18 +38,30 @@ def awaited(held: Conversation, place: Place) -> list[EntryId]:
         return log.entries[entry_id].header.parents
 
     behind = reach(place.parents, follow)
+    end = goes_behind(held, place)
     if place.conflict is Conflict.QUEUE:
-        ahead = ahead_of(held, place)
-        found = _of_branch(held, place, ahead, found)
-        end = ahead.node
-        if end is not None and end.generation is None and ahead.fork is None:
-            found.add(end.seal.request)
+        found = _of_branch(held, place, end, found)
+    if end is not None and not _has_answer(held, place, end):
+        found.add(end.seal.request)
 
     def is_closed(request: EntryId) -> bool:
         closing = order.closing_cancels(request)
         return bool(closing) and (request not in order.seal_of or not behind.isdisjoint(closing))
 
     return sorted((i for i in found if not is_closed(i)), key=lambda i: log.entries[i].order_key)
+
+
+def answers_ahead(held: Conversation, place: Place) -> list[EntryId]:
+    """Return the awaited requests whose answers come into the context at `place`.
+
+    A fork behind a seal waits for the answer of that, and goes on without it.
+    """
+    end, found = goes_behind(held, place), awaited(held, place)
+    if end is None or place.conflict is Conflict.FORK:
+        return found
+    fork = _begun(held, place, end)
+    is_left = fork is not None and is_open(held.order, fork)
+    return [i for i in found if not is_left or i != end.seal.request]
 
 
 def waiting_beside(held: Conversation, place: Place) -> list[EntryId]:
@@ -59,15 +82,34 @@ def waiting_beside(held: Conversation, place: Place) -> list[EntryId]:
     return [entry.id for entry in sorted(found, key=lambda entry: entry.order_key)]
 
 
-def _of_branch(held: Conversation, place: Place, ahead: Ahead, found: set[EntryId]) -> set[EntryId]:
-    """Leave out requests beside the branch that the last fork before a place has begun."""
-    forks, order = held.order.forks, held.order
-    fork = forks.behind(place.parents)
-    if fork is None:
-        return found
-    seal = order.seal_of.get(fork.begun_by.id)
-    is_there = ahead.node is not None and seal is not None and ahead.node.extends(order.nodes[seal])
-    if not is_there and ahead.fork is not fork.begun_by:
-        return found
-    follow_it = ((i, forks.behind((i,))) for i in found)
-    return {i for i, behind in follow_it if behind and behind.begun_by is fork.begun_by}
+def _of_branch(
+    held: Conversation, place: Place, end: SealNode | None, found: Collection[EntryId]
+) -> set[EntryId]:
+    """Leave out the requests of other branches: a fork goes on without what it follows there."""
+    order, entries, begun = held.order, held.log.entries, _begun(held, place, end)
+
+    def is_there(request: EntryId) -> bool:
+        seal, entry = order.seal_of.get(request), entries[request]
+        if seal is not None:
+            return end is not None and end.extends(order.nodes[seal])
+        if entry.header.conflict == Conflict.FORK:
+            return begun is entry
+        parents, extended = entry.header.parents, order.resolve_basis(entry)
+        if queued_behind(order, parents, extended).node is not end:
+            return False
+        return begun_behind(order, parents, extended, end) is begun
+
+    return set(filter(is_there, found))
+
+
+def _has_answer(held: Conversation, place: Place, end: SealNode) -> bool:
+    """Say whether nothing waits for the answer of a seal any more. A void one is none to queue."""
+    if place.conflict is Conflict.FORK:
+        return end.generation is not None
+    return lists_answer(held.log, held.order.nodes, place.parents, end)
+
+
+def _begun(held: Conversation, place: Place, end: SealNode | None) -> Entry | None:
+    """Return the forking request that begins the branch at a place right behind `end`."""
+    basis = held.order.nodes.get(place.basis) if place.basis is not None else None
+    return begun_behind(held.order, place.parents, basis, end)

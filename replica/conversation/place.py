@@ -17,6 +17,7 @@ from replica.order import (
     frontier,
     is_tail_entry,
     late_messages,
+    lists_answer,
     queued_behind,
 )
 
@@ -105,8 +106,19 @@ def basis_of(held: Conversation, entry: Entry) -> EntryId | None:
 
 
 def end_of(held: Conversation, tip: SealNode | None) -> Place:
-    """Return the end of the branch of a tip."""
-    return Place(frontier(held.order, tip), tip.id if tip is not None else None)
+    """Return the end of the branch of a tip.
+
+    Behind an answer that no context can have it follows a CANCEL that closes the request: what
+    comes next would wait for good.
+    """
+    order, parents = held.order, frontier(held.order, tip)
+    if tip is None:
+        return Place(parents, None)
+    closing = order.closing_cancels(tip.seal.request)[:1]
+    if closing and not lists_answer(held.log, order.nodes, parents, tip):
+        followed = [held.log.entries[i] for i in (*parents, *closing)]
+        parents = ends(held.log, followed, order.unreached)
+    return Place(parents, tip.id)
 
 
 def _ends_behind(
@@ -114,14 +126,20 @@ def _ends_behind(
 ) -> tuple[EntryId, ...]:
     """Return the ends of the tail behind `request`, with a CANCEL that closes its branch's end.
 
-    Messages that will be late once the request is sealed are followed now.
+    Messages that will be late once the request is sealed are followed now. What a fork begins
+    behind the request is no part of its branch.
     """
     log, order = held.log, held.order
-    entries = log.entries
-    unsealed = reach([request], log.children, lambda i: entries[i].header.kind == Kind.SEAL)
+    entries, begun_by = log.entries, order.forks.begun_by
+
+    def is_elsewhere(entry_id: EntryId) -> bool:
+        is_seal = entries[entry_id].header.kind == Kind.SEAL
+        return is_seal or begun_by(entry_id) is not begun_by(request)
+
+    unsealed = reach([request], log.children, is_elsewhere)
     found = [e for e in map(entries.__getitem__, unsealed) if is_tail_entry(log, e)]
     end = queued_behind(order, (request,), basis).node
-    if end is not None and end.generation is None:
+    if end is not None and not lists_answer(log, order.nodes, unsealed, end):
         # Only an entry that follows such a CANCEL need not wait for the answer.
         found += [entries[i] for i in order.closing_cancels(end.seal.request)[:1]]
     found += late_messages(order, end, unsealed)

@@ -2,12 +2,12 @@
 
 from replica.order.cancels import is_withdrawal, may_end
 from replica.order.context import context_digest
-from replica.order.coverage import coverage, coverage_before
+from replica.order.coverage import coverage, coverage_before, lists_answer
 from replica.order.descendants import descendants
 from replica.order.eligible import is_open, is_tail_entry
 from replica.order.ends import ends
 from replica.order.node import SealNode
-from replica.order.queued import Ahead, queued_behind
+from replica.order.queued import Ahead, begun_behind, queued_behind
 from replica.order.tail import frontier, late_messages, start, tail
 from replica.order.tree import Order, branch_ends
 from replica.order.verdict import is_closed
@@ -17,6 +17,7 @@ __all__ = [
     "Ahead",
     "Order",
     "SealNode",
+    "begun_behind",
     "branch_ends",
     "context_digest",
     "coverage",
@@ -31,6 +32,7 @@ __all__ = [
     "is_withdrawal",
     "is_withdrawn",
     "late_messages",
+    "lists_answer",
     "may_end",
     "queued_behind",
     "start",

@@ -57,6 +57,20 @@ def coverage_before(
     return _listed(log, nodes, closure, left_out, parent, membership, None)
 
 
+def lists_answer(
+    log: Log, nodes: Mapping[EntryId, SealNode], parents: Iterable[EntryId], parent: SealNode
+) -> bool:
+    """Say whether a queued request with these parents gets the first answer of `parent` listed.
+
+    It is not while there is none, nor where that is void, or in a lane that forks there.
+    """
+    answer = parent.generation
+    if answer is None:
+        return False
+    before = coverage_before(log, nodes, (*parents, answer), parent, log.membership)
+    return answer in before
+
+
 def _listed(
     log: Log,
     nodes: Mapping[EntryId, SealNode],

@@ -41,6 +41,11 @@ class Forks:
         """Remove an entry that is covered no longer, as nothing behind it is then."""
         self._behind.pop(entry_id, None)
 
+    def begun_by(self, entry_id: EntryId) -> Entry | None:
+        """Return the last forking request that an entry is, or follows, None for none."""
+        fork = self._behind.get(entry_id)
+        return fork.begun_by if fork is not None else None
+
     def behind(self, parents: Iterable[EntryId]) -> Fork | None:
         """Return the fork that an entry with these parents follows, None for none."""
         found = [self._behind[i] for i in parents if i in self._behind]

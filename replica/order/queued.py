@@ -46,6 +46,20 @@ def queued_behind(order: Order, parents: Iterable[EntryId], basis: SealNode | No
     return Ahead(end, fork.begun_by if waits else None, has_left and waits)
 
 
+def begun_behind(
+    order: Order, parents: Iterable[EntryId], basis: SealNode | None, end: SealNode | None
+) -> Entry | None:
+    """Return the forking request that begins the branch of a queued request right behind `end`.
+
+    It need not be open. `end` is the end that `queued_behind` returns for the request.
+    """
+    fork = order.forks.behind(parents)
+    if fork is None:
+        return None
+    base = order.resolve_basis(fork.begun_by)
+    return fork.begun_by if base is end and _extends(base, basis) else None
+
+
 def _sealed_ahead(order: Order, fork: Fork, base: SealNode | None) -> SealNode | None:
     """Return the seal of the nearest request ahead, back to the forking one, on its branch.
 

@@ -15,7 +15,7 @@ from antiphon.cli.views.undone import is_taken_back
 from replica.conversation import (
     Conversation,
     Place,
-    awaited,
+    answers_ahead,
     calls_ahead,
     queued_place,
     waiting_beside,
@@ -68,7 +68,7 @@ def view_of(
     ids = [entry.id for entry in entries]
     still = [i for i in ending if i in ids and held.order.generation_of(i) is None]
     still = [i for i in still if not is_taken_back(held, i)]
-    open_ones = awaited(held, place)
+    open_ones = answers_ahead(held, place)
     ahead = min((ids.index(i) for i in open_ones if i in ids), default=len(ids))
     still = [i for i in still if i in held.order.seal_of or ids.index(i) < ahead]
     waiting = list(dict.fromkeys([*still, *open_ones]))
