@@ -78,7 +78,13 @@ from replica.conversation.open_calls import (
     is_on_branch,
     open_calls,
 )
-from replica.conversation.place import Place, goes_behind, newest_place, place_on_branch
+from replica.conversation.place import (
+    Place,
+    goes_behind,
+    newest_place,
+    place_on_branch,
+    with_conflict,
+)
 from replica.conversation.receipt import (
     NO_ENTRY,
     NO_TOKEN,
@@ -274,4 +280,5 @@ __all__ = [
     "updates_of",
     "verify_draft",
     "waiting_beside",
+    "with_conflict",
 ]

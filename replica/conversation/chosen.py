@@ -2,7 +2,13 @@
 
 from replica.conversation.backlog import awaited
 from replica.conversation.conversation import Conversation
-from replica.conversation.place import Place, answer_ahead, basis_of, first_seal_with
+from replica.conversation.place import (
+    Place,
+    answer_ahead,
+    basis_of,
+    first_seal_with,
+    with_conflict,
+)
 from replica.conversation.runs import queued_place
 from replica.ids import EntryId, Track
 from replica.log import Conflict, Entry, Kind
@@ -26,7 +32,7 @@ def place_at(held: Conversation, entry_id: EntryId) -> Place:
         node = held.order.nodes.get(entry_id)
         if node is None:
             raise ArgumentInvalid("this seal is void, and only a valid one can be followed")
-        return Place((start(held.order, node),), entry_id, Conflict.FORK)
+        return with_conflict(held, Place((start(held.order, node),), entry_id), Conflict.FORK)
     if is_withdrawn(held.order, entry_id):
         raise ArgumentInvalid("this message was withdrawn; let the next one follow another entry")
     listing = None if entry.header.kind == Kind.GENERATION else first_seal_with(held, entry_id)

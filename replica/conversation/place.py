@@ -5,7 +5,7 @@ the end of the branch of an earlier request, and right behind a given entry, whi
 finds.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from replica.conversation.conversation import Conversation
 from replica.ids import EntryId
@@ -57,6 +57,23 @@ def place_beside(held: Conversation, seal: EntryId) -> Place:
     followed = [*entries[node.seal.request].header.parents, *answer_ahead(node)]
     parents = ends(held.log, [entries[i] for i in followed])
     return Place(parents, node.parent.id if node.parent is not None else None, Conflict.FORK)
+
+
+def with_conflict(held: Conversation, place: Place, conflict: Conflict) -> Place:
+    """Return a place with another conflict rule. A fork there waits for no answer.
+
+    Where the seal at the place has none yet, it begins beside that, with the same context.
+    """
+    order, entries = held.order, held.log.entries
+    chosen = replace(place, conflict=conflict)
+    node = order.nodes.get(place.basis) if place.basis is not None else None
+    if conflict is not Conflict.FORK or node is None or node.generation is not None:
+        return chosen
+    reached = reach(place.parents, lambda i: entries[i].header.parents, node.covers)
+    if not reached.isdisjoint(order.closing_cancels(node.seal.request)):
+        return chosen
+    parents = ends(held.log, [entries[i] for i in (*place.parents, *answer_ahead(node))])
+    return Place(parents, node.parent.id if node.parent is not None else None, conflict)
 
 
 def answer_ahead(listing: SealNode | None) -> tuple[EntryId, ...]:

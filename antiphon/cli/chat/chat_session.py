@@ -1,6 +1,6 @@
 """A chat in one conversation, whatever shows it: its place and its turns."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from rich.text import Text
@@ -21,7 +21,7 @@ from antiphon.cli.common import (
 )
 from antiphon.cli.terminal import without_quotes
 from antiphon.cli.views import TALK, Names, counted, detail_of, entries_at, is_listed, losses_in
-from replica.conversation import Conversation, KeyRemoved, Place, removal_of
+from replica.conversation import Conversation, KeyRemoved, Place, removal_of, with_conflict
 from replica.errors import AntiphonError
 from replica.ids import ConversationId, EntryId, short
 from replica.io import Replica, RequestOptions, answers, begin, cancels, documents
@@ -176,9 +176,9 @@ class ChatSession:
             return None
         self.check_sent()
         place = self.place()
-        return Turn(
-            place if self.conflict is None else replace(place, conflict=self.conflict), text
-        )
+        if self.conflict is not None:
+            place = with_conflict(self.held, place, self.conflict)
+        return Turn(place, text)
 
     async def options(self, turn: Turn) -> RequestOptions:
         """Return the options of a turn's request. Raises what `check_sent` raises."""

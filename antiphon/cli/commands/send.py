@@ -7,7 +7,7 @@ import asyncio
 import contextlib
 import sys
 from collections.abc import AsyncIterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Annotated, Any
 
 import typer
@@ -57,6 +57,7 @@ from replica.conversation import (
     place_at,
     refusal_of,
     says_nothing,
+    with_conflict,
 )
 from replica.ids import EntryId, PublicKey, short
 from replica.io import Replica, answers, error_of, petnames, turns
@@ -230,7 +231,7 @@ async def _send(session: Session, replica: Replica, message: str | None, given: 
     if given.at is not None:
         place = place_at(held, find_entry(held, given.at))
         if message is None:
-            place = replace(place, conflict=Conflict.FORK)
+            place = with_conflict(held, place, Conflict.FORK)
     changes = given.changes
     if given.go_on:
         place = continued_place(held, place)
@@ -238,7 +239,7 @@ async def _send(session: Session, replica: Replica, message: str | None, given: 
     elif message is None and given.at is None and not choices.at:
         place = again_place(held, place)
     if given.conflict is not None:
-        place = replace(place, conflict=given.conflict)
+        place = with_conflict(held, place, given.conflict)
     await session.use(replica.store, chosen)
     if given.at is None:
         if not choices.at and choices.branch:

@@ -5,7 +5,7 @@ from antiphon.cli.common import Session, next_command
 from antiphon.cli.views import PREVIEW_CELLS, Names, cut, words_of
 from replica.conversation import Conversation, Place
 from replica.ids import EntryId, PublicKey
-from replica.log import Conflict, Message
+from replica.log import Conflict, Message, reach
 from replica.order import SealNode
 
 
@@ -21,7 +21,7 @@ def say_branches(
     session: Session, held: Conversation, last: EntryId, place: Place, own: PublicKey, names: Names
 ) -> None:
     """Print the branches that others began behind the request `last`, of which `place` is one."""
-    begun, goes_on = _begun_behind(held, last, own), held.order.nodes.get(place.basis or last)
+    begun, goes_on = begun_behind(held, last, own), held.order.nodes.get(place.basis or last)
     chain = goes_on.chain() if goes_on is not None else []
     for node in begun:
         words = branch_words(held, node, names)
@@ -34,13 +34,18 @@ def say_branches(
             session.out.note(f"note: another branch, by {words} · {step} goes there")
 
 
-def _begun_behind(held: Conversation, last: EntryId, own: PublicKey) -> list[SealNode]:
-    """Return the seals behind that of a request which others' forks began, the oldest first."""
+def begun_behind(held: Conversation, last: EntryId, own: PublicKey) -> list[SealNode]:
+    """Return the seals which others' forks behind a request began, the oldest first.
+
+    One that was asked before the answer came extends the seal before that of the request.
+    """
     order, entries = held.order, held.log.entries
     seal = order.seal_of.get(last)
     found, todo = list[SealNode](), list[SealNode]()
     if seal is not None:
-        todo += order.children(order.nodes[seal])
+        node = order.nodes[seal]
+        todo += order.children(node)
+        todo += [one for one in order.children(node.parent) if _follows(held, one, last)]
     while todo:
         node = todo.pop()
         header = entries[node.seal.request].header
@@ -49,3 +54,10 @@ def _begun_behind(held: Conversation, last: EntryId, own: PublicKey) -> list[Sea
         else:
             todo += order.children(node)
     return sorted(found, key=lambda node: entries[node.id].order_key)
+
+
+def _follows(held: Conversation, node: SealNode, last: EntryId) -> bool:
+    """Say whether the request of a seal follows the request `last` by entries behind its basis."""
+    entries, is_settled = held.log.entries, node.parent.covers if node.parent is not None else None
+    asked = entries[node.seal.request].header
+    return last in reach(asked.parents, lambda i: entries[i].header.parents, is_settled)

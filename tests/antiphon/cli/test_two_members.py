@@ -122,28 +122,34 @@ def test_a_request_during_an_answer_is_queued_behind_it(gate: Gate):
 
 
 def test_a_fork_during_an_answer_is_a_branch_beside_it(gate: Gate):
-    """It took the branch over: what Ada asked next was behind it, and her answer in no context."""
+    """It took the branch over, then it waited for the answer that it leaves out."""
     ada, bob = pair(gate.world)
     ada.ok("send", "first", "--no-wait")
     gate.wait()
     bob.ok("send", "second", "--no-wait", "--conflict", "fork")
     gate.open(answers=2)
     bob.ok("status")
-    shown = bob.ok("log")  # nobody has gone on behind the answer yet
-    words = ["first", "You said: first", "second", "You said: second"]
-    assert said_in(shown) == words
-    assert SIDE_LEAF in shown.splitlines()[words.index("You said: first") + 1]
-    drawn = bob.ok("log", "--graph").splitlines()
-    (leaf,) = (line for line in drawn if "You said: first" in line)
-    assert leaf.startswith("| o")
-    assert SIDE_LEAF in leaf
+    assert said_in(bob.ok("log")) == ["first", "second", "You said: second"]
+    assert len(bob.records("branches")) == 2
 
     assert ada.ok("send", "third") == "You said: third\n"
     assert said_in(ada.ok("log")) == ["first", "You said: first", "third", "You said: third"]
+
+
+def test_a_fork_beside_an_answer_whose_host_is_gone_waits_for_nobody(gate: Gate) -> None:
+    """It waited for that answer for ever, and the advice was to fork."""
+    ada, bob = pair(gate.world)
+    ada.ok("send", "first", "--no-wait")
+    gate.wait()
+    gate.world.stop_host()
     bob.ok("status")
-    shown = bob.ok("log")
-    assert said_in(shown) == ["first", "second", "You said: second"]
-    assert SIDE_LEAF not in shown
+    other = gate.world.start_host(name="other").replica.public.hex()
+    said = bob.ok("send", "aside", "--conflict", "fork", "--host", other)
+    assert said == "You said: aside\n"
+    assert bob.ok("send", "again", "--host", other) == "You said: again\n"
+    first, unanswered, *words = said_in(bob.ok("log"))
+    assert unanswered.endswith(first)
+    assert words == ["aside", "You said: aside", "again", "You said: again"]
 
 
 def test_a_branch_whose_host_is_gone_continues(gate: Gate):

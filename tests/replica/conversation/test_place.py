@@ -3,6 +3,7 @@
 import pytest
 
 from replica.conversation.chosen import place_at
+from replica.conversation.next_seal import sealable
 from replica.conversation.place import (
     Place,
     first_seal_with,
@@ -11,6 +12,7 @@ from replica.conversation.place import (
     newest_place,
     place_beside,
     place_on_branch,
+    with_conflict,
 )
 from replica.log.body import Cancel, Request, Sampling
 from replica.log.entry import Conflict
@@ -172,3 +174,36 @@ def test_behind_a_message_that_was_queued_comes_also_the_answer_it_was_queued_be
     assert place_beside(turn.held, seal.id) == Place(both, turn.seal.id, Conflict.FORK)
     first = Place((turn.hello.id,), None, Conflict.FORK)
     assert place_at(turn.held, turn.hello.id) == place_beside(turn.held, turn.seal.id) == first
+
+
+def test_a_fork_beside_an_answer_that_is_not_there_waits_for_none() -> None:
+    """`antiphon send --conflict fork` waited for the answer that it was to go on without."""
+    scene = Scene()
+    first = scene.ask()
+    base = scene.seal(first)
+    queued = scene.ask(scene.say(first), basis=base)
+    answer = scene.answer(base)
+    coming = scene.seal(queued)
+    place = newest_place(scene.held)
+    assert place == Place((queued.id,), coming.id)
+    assert with_conflict(scene.held, place, Conflict.QUEUE) == place
+    beside = with_conflict(scene.held, place, Conflict.FORK)
+    both = tuple(sorted((queued.id, answer.id)))
+    assert beside == place_at(scene.held, coming.id) == Place(both, base.id, Conflict.FORK)
+    fork = scene.ask(queued, answer, basis=base, fork=True)
+    found = sealable(scene.held, fork.id)
+    assert found is not None
+    listed = scene.held.order.nodes[coming.id].seal.entries
+    assert set(listed) < set(found.entries)
+    behind = with_conflict(scene.held, Place((scene.cancel(queued).id,), coming.id), Conflict.FORK)
+    assert behind.basis == coming.id, "nobody waits there"
+    scene.answer(coming)
+    assert with_conflict(scene.held, newest_place(scene.held), Conflict.FORK).basis == coming.id
+
+
+def test_a_fork_beside_the_first_answer_has_no_basis() -> None:
+    scene = Scene()
+    first = scene.ask()
+    scene.seal(first)
+    beside = with_conflict(scene.held, newest_place(scene.held), Conflict.FORK)
+    assert beside == Place((first.id,), None, Conflict.FORK)

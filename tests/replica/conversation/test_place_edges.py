@@ -140,10 +140,10 @@ def test_a_place_behind_an_unsealed_entry_has_its_basis(scene: Scene) -> None:
     assert place_at(scene.held, request.id) == Place((request.id,), seal.id, Conflict.FORK)
 
 
-def test_a_place_behind_a_seal_follows_its_answer(scene: Scene) -> None:
+def test_a_place_behind_a_seal_follows_its_answer_if_there_is_one(scene: Scene) -> None:
     request = scene.ask()
     seal = scene.seal(request)
-    assert place_at(scene.held, seal.id) == Place((request.id,), seal.id, Conflict.FORK)
+    assert place_at(scene.held, seal.id) == Place((request.id,), None, Conflict.FORK)
     reply = scene.answer(seal)
     assert place_at(scene.held, seal.id) == Place((reply.id,), seal.id, Conflict.FORK)
 
