@@ -14,6 +14,7 @@ from antiphon.cli.common import (
     abandon_call,
     check_calls,
     command,
+    find_entry,
     say_calls,
 )
 from antiphon.cli.views import Names, counted
@@ -21,6 +22,7 @@ from replica.conversation import Conversation, Place, awaited, calls_ahead, remo
 from replica.ids import EntryId, PublicKey, short
 from replica.io import Replica, cancels
 from replica.order import may_end
+from replica.refusals import ArgumentInvalid
 
 
 def register(app: typer.Typer) -> None:
@@ -34,6 +36,12 @@ def register(app: typer.Typer) -> None:
             str | None,
             typer.Option("--call", metavar="ID", help="Abandon this open call of a tool instead."),
         ] = None,
+        request: Annotated[
+            str | None,
+            typer.Option(
+                "--request", metavar="ID", help="Cancel this request instead, of any branch."
+            ),
+        ] = None,
     ) -> None:
         """Cancel the answers that the next message would wait for.
 
@@ -42,6 +50,8 @@ def register(app: typer.Typer) -> None:
         cancel the requests of other members. With --call, the branch continues without the
         result of a tool, which may still be running.
         """
+        if call is not None and request is not None:
+            raise ArgumentInvalid("--call and --request each stand alone")
         async with session.replica() as replica:
             chosen = await session.choose(replica.store, conversation)
             await replica.load(chosen)
@@ -51,6 +61,8 @@ def register(app: typer.Typer) -> None:
             done = Cancelled()
             if call is not None:
                 await abandon_call(replica, held, place, call)
+            elif request is not None:
+                done = await cancel_request(replica, held, find_entry(held, request))
             else:
                 check_calls(session, replica, held, place)
                 done = await cancel_awaited(replica, held, place)
@@ -59,6 +71,9 @@ def register(app: typer.Typer) -> None:
             if call is not None:
                 session.out.note(f"call {call} is abandoned; the branch goes on without its result")
                 _emit(session, held, done, call=call)
+            elif request is not None:
+                session.out.note(f"the request {short(done.closed[0])} is cancelled")
+                _emit(session, held, done)
             else:
                 names = await session.names(replica.store, held)
                 report_cancelled(session, replica, held, place, done, names)
@@ -82,6 +97,25 @@ async def cancel_awaited(replica: Replica, held: Conversation, place: Place) -> 
     waiting = awaited(held, place)
     if not waiting:
         raise NothingAwaited
+    return await _cancel(replica, held, waiting)
+
+
+async def cancel_request(replica: Replica, held: Conversation, request: EntryId) -> Cancelled:
+    """Cancel one request, wherever it is.
+
+    Raises ArgumentInvalid for another entry, NothingAwaited for a request that is over, and what
+    `cancel_awaited` raises.
+    """
+    if request not in held.order.requests:
+        raise ArgumentInvalid(f"{short(request)} is no request: `antiphon log --graph` shows them")
+    if held.order.generation_of(request) is not None:
+        raise NothingAwaited(f"the request {short(request)} has its answer already")
+    if held.order.closing_cancels(request):
+        raise NothingAwaited(f"the request {short(request)} is cancelled already")
+    return await _cancel(replica, held, [request])
+
+
+async def _cancel(replica: Replica, held: Conversation, waiting: Sequence[EntryId]) -> Cancelled:
     removal = removal_of(held, replica.public)
     if removal is not None:
         raise removal
@@ -111,7 +145,8 @@ def report_cancelled(
 ) -> None:
     """Print how many requests are cancelled, and what is awaited still; with --json the ids."""
     requests = counted(len(done.closed), "request", "requests")
-    session.out.note(f"{requests} cancelled; the next message {_waits(held, place, done, names)}")
+    waits = _waits(held, place, done, names)
+    session.out.note(f"{requests} cancelled; the next message {waits}")
     say_calls(session, replica, held, place, "the next message")
     _emit(session, held, done, calls=[one.call.call_id for one in calls_ahead(held, place)])
 

@@ -107,7 +107,10 @@ class NothingAwaited(RequestRefused):
     """No answer is awaited on this branch."""
 
     reason = "NOTHING_AWAITED"
-    next_step = "`antiphon log --graph` shows the branches and their open requests."
+    next_step = (
+        "`antiphon log --graph` shows the branches and their open requests; `antiphon cancel"
+        " --request ID` ends any of them."
+    )
 
 
 class NothingYet(RequestRefused):

@@ -4,11 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from antiphon.cli.commands.cancel import cancel_awaited
-from antiphon.cli.common.errors import CancelForbidden
+from antiphon.cli.commands.cancel import cancel_awaited, cancel_request
+from antiphon.cli.common.errors import CancelForbidden, NothingAwaited
 from replica.conversation import KeyRemoved, newest_place
 from replica.io import Replica
-from replica.log.body import Member, Revocation, Role
+from replica.log.body import Cancel, Member, Request, Revocation, Role, Sampling
+from replica.log.entry import Conflict
+from replica.refusals import ArgumentInvalid
 from tests.replica.order.turn import Turn
 from tests.support.writers import Writer
 
@@ -27,3 +29,23 @@ async def test_a_removed_key_cancels_nothing(tmp_path: Path, role: Role) -> None
         turn.admit(turn.ada.write(turn.held.id, removal, parents=[granted]))
         with pytest.raises(KeyRemoved):
             await cancel_awaited(replica, turn.held, place)
+
+
+async def test_a_request_of_any_branch_is_cancelled_by_its_id(tmp_path: Path) -> None:
+    turn, bob = Turn(), Writer(5)
+    turn.grant(bob, Role.WRITER, turn.genesis)
+    body = Request(turn.hal.public, Sampling())
+    more = {"parents": [turn.answer], "basis": turn.seal, "conflict": Conflict.FORK}
+    fork = turn.admit(turn.ada.write(turn.held.id, body, **more))
+    async with Replica.open(tmp_path / "log.db", bob.key) as replica:
+        for entry, error in (
+            (turn.answer, ArgumentInvalid),
+            (turn.ask, NothingAwaited),
+            (fork, CancelForbidden),
+        ):
+            with pytest.raises(error):
+                await cancel_request(replica, turn.held, entry.id)
+    turn.admit(turn.ada.write(turn.held.id, Cancel(), parents=[fork]))
+    async with Replica.open(tmp_path / "log.db", bob.key) as replica:
+        with pytest.raises(NothingAwaited, match="cancelled already"):
+            await cancel_request(replica, turn.held, fork.id)

@@ -170,6 +170,21 @@ def test_a_branch_whose_host_is_gone_continues(gate: Gate):
     assert context_of_newest(ada) == ["first", "second", "third"]
 
 
+def test_an_open_request_of_another_branch_is_found_and_cancelled(gate: Gate) -> None:
+    """A fork without a seal is on no branch that `switch` knows."""
+    ada, bob = pair(gate.world)
+    ada.ok("send", "first", "--no-wait")
+    gate.wait()
+    gate.world.stop_host()
+    asked = bob.record("send", "aside", "--no-wait", "--conflict", "fork")["request"]
+    ada.ok("status")
+    assert asked[:8] in ada.ok("log", "--graph")
+    assert ada.refused("cancel", "--request", asked[:8], "--call", "x") == "ARGUMENT_INVALID"
+    assert ada.record("cancel", "--request", asked[:8])["cancelled"] == [asked]
+    assert ada.refused("cancel", "--request", asked[:8]) == "NOTHING_AWAITED"
+    assert bob.refused("cancel") == "NOTHING_AWAITED"
+
+
 def test_nothing_is_unsynced_for_a_member_that_left(world: World) -> None:
     _, bob = pair(world)
     bob.ok("send", "--no-request", "before I go")
