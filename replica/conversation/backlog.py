@@ -87,6 +87,7 @@ def _of_branch(
 ) -> set[EntryId]:
     """Leave out the requests of other branches: a fork goes on without what it follows there."""
     order, entries, begun = held.order, held.log.entries, _begun(held, place, end)
+    ends = dict[tuple[EntryId | None, EntryId | None], SealNode | None]()
 
     def is_there(request: EntryId) -> bool:
         seal, entry = order.seal_of.get(request), entries[request]
@@ -95,7 +96,12 @@ def _of_branch(
         if entry.header.conflict == Conflict.FORK:
             return begun is entry
         parents, extended = entry.header.parents, order.resolve_basis(entry)
-        if queued_behind(order, parents, extended).node is not end:
+        fork = order.forks.behind(parents)
+        # Many may wait in one line, whose end is looked for once.
+        line = (extended.id if extended is not None else None, fork.last.id if fork else None)
+        if line not in ends:
+            ends[line] = queued_behind(order, parents, extended).node
+        if ends[line] is not end:
             return False
         return begun_behind(order, parents, extended, end) is begun
 
