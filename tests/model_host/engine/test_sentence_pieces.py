@@ -1,6 +1,7 @@
 """SentencePiece: pieces merged by score, bytes for what has none, spaces where models want them."""
 
 import random
+import time
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -104,6 +105,25 @@ def test_a_control_token_without_a_text_is_never_found(tmp_path: Path) -> None:
     known, tokenizer = Tokenizer.build(data), Tokenizer.build(more)
     assert tokenizer.encode_template("the<s>the") == known.encode_template("the<s>the")
     assert not tokenizer.adds_space("the")
+
+
+def test_a_control_token_that_holds_the_character_for_a_space_is_found(tmp_path: Path) -> None:
+    data = open_model_file(tiny_pieces.write_gguf(tmp_path / "model.gguf")).tokenizer
+    text = f"<begin{SPACE}of>"
+    more = replace(data, tokens=(*data.tokens, text), types=(*data.types, CONTROL))
+    tokenizer = Tokenizer.build(more)
+    expected = [len(data.tokens), *tokenizer.encode(" the")]
+    assert tokenizer.encode_template(f"{text}the") == expected
+
+
+def test_control_tokens_are_found_in_a_time_that_does_not_grow_with_them() -> None:
+    controls = [f"<|{number}|>" for number in range(50_000)]
+    tokens = (SPACE, "a", *BYTES, *controls)
+    types = (NORMAL, NORMAL, *(BYTE for _ in BYTES), *(CONTROL for _ in controls))
+    tokenizer = Tokenizer.build(TokenizerData(MODEL, SPACED, tokens, types, (), None, None))
+    begun = time.process_time()
+    assert tokenizer.encode_template("<|7|>a<|49999|>") == [265, 0, 1, len(tokens) - 1]
+    assert time.process_time() - begun < 1  # a pattern of them takes 3 s and more
 
 
 def test_a_vocabulary_without_control_tokens_has_the_first_space() -> None:
