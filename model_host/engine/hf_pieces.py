@@ -8,6 +8,7 @@ from typing import Any
 
 from model_host.engine.model_file import BYTE, NORMAL, UNKNOWN
 from model_host.engine.sentence_pieces import (
+    FIRST,
     PLAIN,
     SPACE,
     SPACED,
@@ -24,8 +25,8 @@ _NORMALIZERS = (
     (PLAIN, {"type": "Sequence", "normalizers": [_REPLACE]}),
 )
 _METASPACE = {"type": "Metaspace", "replacement": SPACE, "split": False}
-_SCHEMES = {"always": SPACED, "first": PLAIN, "never": PLAIN}
-"""By Metaspace's scheme; "first" is the first text of a context, which begins with a token."""
+_SCHEMES = {"always": SPACED, "first": FIRST, "never": PLAIN}
+"""By Metaspace's scheme."""
 
 
 def spacing_of(whole: Mapping[str, Any]) -> str:

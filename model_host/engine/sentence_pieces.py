@@ -16,8 +16,11 @@ from model_host.errors import TokenizerUnknown
 
 MODEL = "llama"
 """GGUF's name of such a tokenizer."""
-SPACED, PLAIN = "spaced", "plain"
-"""In place of a pre-tokenizer: whether text behind a control token begins with a space."""
+SPACED, FIRST, PLAIN = "spaced", "first", "plain"
+"""In place of a pre-tokenizer: where text begins with a space that nobody wrote.
+
+At the beginning of a context and behind each control token; at the beginning alone; nowhere.
+"""
 SPACE = "\u2581"
 PIECE_CHARACTERS_MAX = 256
 """Models have some 16; each character is a place to split a piece."""
@@ -101,7 +104,7 @@ def backend(
 
     A character without a piece is tokenised as its bytes, which are never merged.
     """
-    if data.pre not in (SPACED, PLAIN):
+    if data.pre not in (SPACED, FIRST, PLAIN):
         raise TokenizerUnknown(f"A SentencePiece tokenizer has no pre-tokenizer {data.pre!r}.")
     _check_tokens(data)
     bytes_too = vocabulary | {

@@ -51,8 +51,8 @@ class Tokenizer:
     """The ids of `▁` itself, where pieces have that character for a space."""
     _controls: tuple[str, ...] = ()
     """The control tokens behind which text begins with a space."""
-    _is_spaced: bool = False
-    """Whether such a text does, and the one with which a context begins."""
+    hides_space: bool = False
+    """Whether a context begins with a space, which is no part of its text: nor of an answer's."""
 
     @property
     def token_count(self) -> int:
@@ -66,6 +66,7 @@ class Tokenizer:
             raise TokenizerUnknown(f"The host can't rebuild a {data.model!r} tokenizer.")
         has_pieces = data.model == sentence_pieces.MODEL
         is_spaced = has_pieces and data.pre == sentence_pieces.SPACED
+        hides_space = has_pieces and data.pre != sentence_pieces.PLAIN
         form = sentence_pieces if has_pieces else byte_level
         vocabulary = {text: token_id for token_id, text in enumerate(data.tokens)}
         typed = {text: i for text, i in vocabulary.items() if data.types[i] == NORMAL}
@@ -90,7 +91,7 @@ class Tokenizer:
             _bytes=token_bytes,
             _space_ids=tuple(vocabulary[sentence_pieces.byte_token(byte)] for byte in space),
             _controls=tuple(controls) if is_spaced else (),
-            _is_spaced=is_spaced,
+            hides_space=hides_space,
         )
 
     @staticmethod
@@ -113,7 +114,7 @@ class Tokenizer:
         if not self._space_ids:
             return self._encode(self._literal, text)
         ids: list[int] = []
-        is_spaced = begins and self._is_spaced
+        is_spaced = begins and self.hides_space
         for part, token_id in self._parts(text):
             ids += self._encode(self._content, _spaced(part) if is_spaced else part)
             if token_id is not None:
@@ -123,7 +124,7 @@ class Tokenizer:
 
     def adds_space(self, literal: str, *, begins: bool = False) -> bool:
         """Say whether a text behind this literal begins with a space that nobody wrote."""
-        return literal.endswith(self._controls) or (begins and self._is_spaced and not literal)
+        return literal.endswith(self._controls) or (begins and self.hides_space and not literal)
 
     def _parts(self, literal: str) -> Iterator[tuple[str, int | None]]:
         """Yield the texts of a literal, each with the control token behind it; the last has none.

@@ -1,20 +1,10 @@
 """The visible text of a run; bytes that may yet change are held back (HOST-16, HOST-17). Pure."""
 
 from collections.abc import Iterable, Sequence
-from typing import Protocol
 
 from model_host.generation.calls import FoundCall
 from model_host.generation.stop import PartialText, StopMatcher, unfinished
-
-
-class Decoder(Protocol):
-    """The part of a tokenizer that converts tokens to bytes."""
-
-    def token_bytes(self, token_id: int) -> bytes:
-        """Return the visible bytes of one token."""
-
-    def decode_bytes(self, token_ids: Sequence[int]) -> bytes:
-        """Return the visible bytes of tokens that follow one another."""
+from model_host.rendering import Decoder, TurnBytes
 
 
 class VisibleText:
@@ -33,8 +23,8 @@ class VisibleText:
         Before the output index `tokens_min`, counted from the turn's start, no stop string
         ends the output.
         """
-        self._tokenizer = tokenizer
-        self._matcher = StopMatcher(stops, unfinished(tokenizer.decode_bytes(continued)))
+        self._bytes = TurnBytes(tokenizer, continued)
+        self._matcher = StopMatcher(stops, unfinished(self._bytes.begun))
         self._characters = PartialText()
         self._tokens_left = tokens_min - len(continued)
 
@@ -50,7 +40,7 @@ class VisibleText:
         """
         may_stop = self._tokens_left <= 0
         self._tokens_left -= 1
-        shown = self._matcher.feed(self._tokenizer.token_bytes(token_id), may_stop=may_stop)
+        shown = self._matcher.feed(self._bytes.push(token_id), may_stop=may_stop)
         return self._characters.feed(shown.text).encode()
 
     @property

@@ -6,7 +6,7 @@ The state follows from the tokens alone: after a crash it is rebuilt by replayin
 Control tokens are never allowed, except those that end a turn, where the grammar may end.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
 from functools import cached_property
 from typing import Protocol, Self
@@ -19,19 +19,17 @@ from model_host.errors import GrammarFailed, ReplayTooLarge
 from model_host.grammar.source import GrammarSource
 from model_host.grammar_engine import new_matcher, problem_of
 from model_host.refusals import GrammarInvalid, TokenizerBytesMissing
+from model_host.rendering import Decoder, TurnBytes
 from model_host.sampling import Mask
 from replica.limits import REPLAY_GRAMMAR_BYTES_MAX
 
 
-class Tokens(Protocol):
+class Tokens(Decoder, Protocol):
     """The part of a tokenizer that grammars use."""
 
     @property
     def token_count(self) -> int:
         """Return the size of the vocabulary; every id is below it."""
-
-    def token_bytes(self, token_id: int) -> bytes:
-        """Return the visible bytes of one token; none for a control token."""
 
     def encode(self, text: str) -> list[int]:
         """Tokenise content. Raises TokenizerBytesMissing."""
@@ -49,6 +47,8 @@ class Vocabulary:
         ends[stops] = True
         self.permitted = _words_of(allowed | ends)
         self.ends = _words_of(ends)
+        self.opening = _opening(tokenizer, words)
+        """The tokens with the bytes that such a token adds where a turn begins with it."""
 
 
 class _Wrapped:
@@ -84,6 +84,7 @@ class Grammar:
         Raises GrammarInvalid.
         """
         self._permitted, self._ends = vocabulary.permitted, vocabulary.ends
+        self._opening, self._has_begun = vocabulary.opening, False
         self._matcher = new_matcher(vocabulary.backend, source.text)
         if problem := problem_of(self._matcher):
             raise GrammarInvalid(problem)
@@ -100,8 +101,14 @@ class Grammar:
         return other
 
     def _go_on(self, continued: Sequence[int]) -> None:
-        if not self._matcher.consume_tokens(list(continued)):
+        heard = [token_id for each in continued for token_id in self._heard(each)]
+        if not self._matcher.consume_tokens(heard):
             raise GrammarInvalid("the answer so far, which this one continues, has another form")
+
+    def _heard(self, token_id: int) -> Sequence[int]:
+        """Return the tokens with the bytes that the next token of the turn adds to its text."""
+        is_first, self._has_begun = not self._has_begun, True
+        return self._opening.get(token_id, (token_id,)) if is_first else (token_id,)
 
     @property
     def is_over(self) -> bool:
@@ -122,18 +129,26 @@ class Grammar:
         # A grammar may name an id that ends a turn where it does not end itself.
         if (words & self._ends).any() and not self.is_accepting:
             words &= ~self._ends
+        if self._opening and not self._has_begun:
+            words = self._opened(words)
         if not words.any():
             raise GrammarFailed("No token of the vocabulary can follow.")
         return words
 
+    def _opened(self, words: Mask) -> Mask:
+        """Return a mask for the first token of a turn, of whose bytes a space is not heard."""
+        can_go_on = (words & ~self._ends).any()
+        flags = np.unpackbits(words.view(np.uint8), bitorder="little").astype(np.bool_)
+        for token_id, heard in self._opening.items():
+            fits = self._matcher.validate_tokens(list(heard)) == len(heard)
+            flags[token_id] = fits if heard else can_go_on
+        self._check()
+        return _words_of(flags)
+
     def advance(self, token_id: int) -> None:
         """Add a token, chosen now or replayed. Raises GrammarFailed for one not allowed."""
-        self._matcher.consume_token(token_id)
-        self._check()
-
-    def rollback(self, count: int) -> None:
-        """Take back the last `count` tokens."""
-        self._matcher.rollback(count)
+        for heard in self._heard(token_id):
+            self._matcher.consume_token(heard)
         self._check()
 
     def _check(self) -> None:
@@ -190,6 +205,14 @@ class SharedGrammars:
             self._compiled[source] = self._grammars.compile(source)
             self._bytes += len(source.text)
         return self._compiled[source].behind(continued)
+
+
+def _opening(tokenizer: Tokens, words: Sequence[bytes]) -> Mapping[int, tuple[int, ...]]:
+    """Return the tokens that add other bytes at the beginning of a turn, by tokens of a byte."""
+    of_byte = {word[0]: token_id for token_id, word in enumerate(words) if len(word) == 1}
+    firsts = {i: TurnBytes(tokenizer).push(i) for i, word in enumerate(words) if word}
+    changed = {i: first for i, first in firsts.items() if first != words[i]}
+    return {i: tuple(of_byte[byte] for byte in first) for i, first in changed.items()}
 
 
 def _words_of(allowed: npt.NDArray[np.bool_]) -> Mask:

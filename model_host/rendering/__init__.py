@@ -12,6 +12,7 @@ from model_host.rendering.render import (
 from model_host.rendering.room import Room
 from model_host.rendering.template import Template, TemplateReport, check_template
 from model_host.rendering.tool_formats import WHITE_SPACE, CallText, ToolFormat
+from model_host.rendering.turn_bytes import Decoder, TurnBytes
 
 __all__ = [
     "RECIPE_DIGEST",
@@ -20,6 +21,7 @@ __all__ = [
     "Context",
     "ContextItem",
     "Contexts",
+    "Decoder",
     "Listing",
     "Rendered",
     "Renderer",
@@ -27,5 +29,6 @@ __all__ = [
     "Template",
     "TemplateReport",
     "ToolFormat",
+    "TurnBytes",
     "check_template",
 ]

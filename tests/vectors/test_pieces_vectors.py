@@ -8,6 +8,7 @@ import pytest
 from model_host.engine.model_file import TokenizerData
 from model_host.engine.sentence_pieces import MODEL, merges_by_score
 from model_host.engine.tokenizer import Tokenizer
+from model_host.generation import VisibleText
 from tests.vectors.plain import file_of, vectors_of
 
 RAW = file_of("pieces")["pieces"]
@@ -39,3 +40,11 @@ def test_a_text_has_the_ids_of_the_vector(vector: dict[str, Any], pre: str) -> N
         assert tokenizer.encode_template(text, begins=vector["begins"]) == ids
     else:
         assert tokenizer.encode(text) == ids
+
+
+@pytest.mark.parametrize("pre", PRE)
+@pytest.mark.parametrize("answer", file_of("pieces")["answers"], ids=lambda each: each["name"])
+def test_an_answer_has_the_text_of_the_vector(answer: dict[str, Any], pre: str) -> None:
+    visible = VisibleText(_tokenizer(pre), (), answer["before"])
+    shown = b"".join(map(visible.push, answer["ids"])) + visible.finish(can_continue=False)
+    assert shown.decode() == answer["text"][pre]

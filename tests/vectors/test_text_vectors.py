@@ -17,6 +17,8 @@ class Tokens:
     def __init__(self, tokens: Sequence[bytes]) -> None:
         self._tokens = tokens
 
+    hides_space = False
+
     def token_bytes(self, token_id: int) -> bytes:
         return self._tokens[token_id]
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from model_host.generation import CallingText, Plan, Run, Visible, VisibleText, unfinished
 from model_host.grammar import Grammar, Grammars, SharedGrammars, may_call
 from model_host.io.profiles import Offer
+from model_host.rendering import TurnBytes
 from model_host.sampling import SamplerState
 from replica.ids import EntryId
 
@@ -56,7 +57,7 @@ def text_of(planned: Plan, stops: Sequence[str], offer: Offer) -> Visible:
     text = VisibleText(tokenizer, stops, planned.continued, first_stop)
     if not may_call(planned.request, planned.context.place.tools or ()):
         return text
-    continued = tokenizer.decode_bytes(planned.continued)
+    continued = TurnBytes(tokenizer, planned.continued).begun
     before = continued[: len(continued) - len(unfinished(continued))].decode(errors="replace")
     return CallingText(text, renderer.turns.format, before)
 

@@ -4,12 +4,13 @@ import json
 import re
 from collections.abc import Iterable
 from itertools import pairwise
+from typing import Any
 
 from spec.vectors.make.build import sha256
 
 NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = 1, 2, 3, 4, 5, 6
 SPACE = "\u2581"
-SPACED, PLAIN = "spaced", "plain"
+SPACED, FIRST, PLAIN = PRE = "spaced", "first", "plain"
 RULES = (
     "Pieces are the tokens of type 1; U+2581 in them stands for a space.",
     "The merges are all splits of a piece into two pieces, as `left right`. Of a GGUF they come by"
@@ -22,7 +23,10 @@ RULES = (
     " performed, at its first place from the left. Tokens of bytes are never merged.",
     "Under `spaced`, text behind a control token and at the beginning of a context begins with a"
     " space, in a literal and in the text of a message; a space that stands there already is that"
-    " one.",
+    " one. Under `first`, text at the beginning of a context alone does.",
+    "Under `spaced` and `first`, a space that is the first byte of an answer's turn is no part of"
+    " its text: not visible, and read by no stop string, call or grammar. The token that has it"
+    " may be chosen wherever the rest of its bytes may be, or some text if there is no rest.",
     "A piece has the bytes of its text with spaces in place of U+2581, a token of type 6 its byte.",
 )
 READINGS = {
@@ -34,6 +38,12 @@ READINGS = {
     "spaced-first": "a text begins with a space",
     "unspaced-beginning": "the beginning of a context has no space",
     "unmerged": "scores do not count",
+}
+ANSWER_READINGS = {
+    "shown": "the space is visible",
+    "every": "a continuation hides a space too",
+    "all": "all spaces at the beginning are hidden",
+    "token": "a space is hidden in the first token alone, be it a control token",
 }
 
 _SPECIAL = {"<unk>": UNKNOWN, "<s>": CONTROL, "</s>": CONTROL, "[END]": CONTROL, "<tool>": 4}
@@ -140,7 +150,8 @@ def encode_literal(text: str, pre: str, reading: str = "", *, begins: bool = Fal
             ids.append(_IDS[piece])
         elif piece:
             needs = piece[0] != " " or reading == "spaced-twice"
-            is_spaced = (number > 0 or is_known) and pre == SPACED and needs
+            is_open = pre == SPACED if number > 0 else is_known and pre != PLAIN
+            is_spaced = is_open and needs
             ids += encode(" " + piece if is_spaced else piece)
     return ids
 
@@ -160,13 +171,57 @@ def _vector(
             return encode_literal(text, pre, reading, begins=begins)
         return encode(text, reading)
 
-    right = {pre: ids(pre) for pre in (SPACED, PLAIN)}
+    right = {pre: ids(pre) for pre in PRE}
     wrong = {words: ids(SPACED, reading) for reading, words in READINGS.items()}
     return found | {
         "tokens": _shown(right[SPACED]),
         "ids": right,
         "misread": {words: ids for words, ids in wrong.items() if ids != right[SPACED]},
     }
+
+
+def answer_text(before: list[str], tokens: list[str], pre: str, reading: str = "") -> str:
+    """Return the text that an answer of whole characters adds to its turn."""
+    texts = [token_bytes(_IDS[token]).decode() for token in (*before, *tokens)]
+    if pre != PLAIN and reading != "shown" and any(texts):
+        first = 0 if reading == "token" else next(i for i, text in enumerate(texts) if text)
+        texts[first] = texts[first].removeprefix(" ")
+        if reading == "all":
+            texts = [text.lstrip(" ") for text in texts]
+    added = "".join(texts[len(before) :])
+    return added.removeprefix(" ") if before and pre != PLAIN and reading == "every" else added
+
+
+def _answer(name: str, comment: str, *tokens: str, before: tuple[str, ...] = ()) -> dict[str, Any]:
+    right = {pre: answer_text([*before], [*tokens], pre) for pre in PRE}
+    wrong = {
+        words: answer_text([*before], [*tokens], SPACED, reading)
+        for reading, words in ANSWER_READINGS.items()
+    }
+    return {
+        "name": name,
+        "comment": comment,
+        "before": [_IDS[token] for token in before],
+        "ids": [_IDS[token] for token in tokens],
+        "text": right,
+        "misread": {words: text for words, text in wrong.items() if text != right[SPACED]},
+    }
+
+
+def _answers() -> list[dict[str, Any]]:
+    the, there = f"{SPACE}the", f"{SPACE}there"
+    return [
+        _answer("answer", "the space of the first piece", the, there),
+        _answer("answer-bare", "a first piece without one", "the", there),
+        _answer("answer-line", "a space behind a line's end is one", "\n", the),
+        _answer("answer-indented", "one space of many", 4 * SPACE, "the"),
+        _answer("answer-apart", "a space that is a piece", SPACE, the),
+        _answer("answer-byte", "a space that is a byte", "<0x20>", "the"),
+        _answer("answer-control", "a control token has no bytes", "[END]", the),
+        _answer("answer-continued", "the turn began before", there, before=(the,)),
+        _answer("answer-continued-space", "with a space that was hidden", the, before=(SPACE,)),
+        _answer("answer-continued-none", "with no bytes so far", the, before=("[END]",)),
+    ]
 
 
 def build() -> dict[str, object]:
@@ -192,6 +247,9 @@ def build() -> dict[str, object]:
     ]  # fmt: skip
     told = {words for vector in vectors for words in vector["misread"]}  # type: ignore[attr-defined]
     assert set(READINGS.values()) <= told, set(READINGS.values()) - told
+    answers = _answers()
+    told = {words for answer in answers for words in answer["misread"]}
+    assert set(ANSWER_READINGS.values()) <= told, set(ANSWER_READINGS.values()) - told
     return {
         "file": "pieces",
         "spec": "spec/07-host §2",
@@ -199,7 +257,8 @@ def build() -> dict[str, object]:
         " `merges` follow; `bytes` are those of each token, and `digests` the tokenizer's by its"
         " pre-tokenizer. A vector: a text, which is a content or a `literal`, with which a"
         " context `begins` or not, and its `ids` by the pre-tokenizer. `misread`: the ids under"
-        " `spaced` that a misreading would give.",
+        " `spaced` that a misreading would give. An answer: the ids of its turn `before` it, its"
+        " own `ids`, and the `text` they add by the pre-tokenizer.",
         "rules": list(RULES),
         "pieces": {
             "model": "llama",
@@ -210,8 +269,9 @@ def build() -> dict[str, object]:
             "bytes": [token_bytes(token).hex() for token in range(len(TOKENS))],
             "digests": {
                 pre: sha256(b"antiphon/v1/tokenizer\0" + canonical(pre).encode()).hex()
-                for pre in (SPACED, PLAIN)
+                for pre in PRE
             },
         },
         "vectors": vectors,
+        "answers": answers,
     }

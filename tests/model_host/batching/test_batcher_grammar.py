@@ -24,6 +24,8 @@ class Words:
 
     token_count = VOCAB
 
+    hides_space = False
+
     def token_bytes(self, token_id: int) -> bytes:
         return bytes([30 + token_id]) if token_id != END else b""
 

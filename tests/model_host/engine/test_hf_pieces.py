@@ -46,7 +46,7 @@ def test_texts_have_the_ids_that_the_folder_s_own_tokenizer_gives(tmp_path: Path
         (tiny_pieces.REPLACE, None, "plain"),
         ({"type": "Sequence", "normalizers": [tiny_pieces.REPLACE]}, None, "plain"),
         (None, METASPACE | {"prepend_scheme": "always"}, "spaced"),
-        (None, METASPACE | {"prepend_scheme": "first"}, "plain"),
+        (None, METASPACE | {"prepend_scheme": "first"}, "first"),
         (None, METASPACE | {"prepend_scheme": "never"}, "plain"),
     ],
 )

@@ -18,7 +18,9 @@ REPLACE = {"type": "Replace", "pattern": {"String": " "}, "content": SPACE}
 LEGACY = {"type": "Sequence", "normalizers": [{"type": "Prepend", "prepend": SPACE}, REPLACE]}
 
 
-def write_gguf(path: Path, scores: list[Any] | None = None, **options: Any) -> Path:
+def write_gguf(
+    path: Path, scores: list[Any] | None = None, chat: str = "{{ messages }}", **options: Any
+) -> Path:
     """Write a tiny model with this tokenizer; `options` are further fields of the tokenizer."""
 
     def add_text(writer: gguf.GGUFWriter) -> None:
@@ -32,7 +34,7 @@ def write_gguf(path: Path, scores: list[Any] | None = None, **options: Any) -> P
         for key, value in options.items():
             add = writer.add_bool if isinstance(value, bool) else writer.add_string
             add(f"tokenizer.ggml.{key}", value)
-        writer.add_chat_template("{{ messages }}")
+        writer.add_chat_template(chat)
 
     return tiny_model.write(path, CONFIG, add_text=add_text)
 

@@ -273,6 +273,8 @@ class ByteWords:
 
     token_count = END + 1
 
+    hides_space = False
+
     def token_bytes(self, token_id: int) -> bytes:
         return bytes([token_id]) if token_id < 256 else b""
 

@@ -12,6 +12,8 @@ from model_host.refusals import StopInvalid
 class Bytes:
     """A tokenizer whose tokens are bytes."""
 
+    hides_space = False
+
     def token_bytes(self, token_id: int) -> bytes:
         return bytes([token_id])
 

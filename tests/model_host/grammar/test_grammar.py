@@ -213,17 +213,6 @@ def test_an_answer_that_is_complete_may_end_its_turn(
     grammar.advance(END)
 
 
-def test_tokens_taken_back_leave_no_trace(vocabulary: Vocabulary, tokenizer: Tokenizer) -> None:
-    grammar = Grammar(of(FormatKind.JSON_SCHEMA, PERSON), vocabulary)
-    before = grammar.mask()
-    ids = tokenizer.encode('{"name": "Ada", "age": 36}')
-    for token_id in ids:
-        grammar.advance(token_id)
-    assert grammar.is_over
-    grammar.rollback(len(ids))
-    assert (grammar.mask() == before).all()
-
-
 def test_a_token_that_is_not_allowed_is_no_step(
     vocabulary: Vocabulary, tokenizer: Tokenizer
 ) -> None:
