@@ -33,7 +33,9 @@ def new_matcher(tokenizer: LLTokenizer, grammar: str) -> LLMatcher:
     return LLMatcher(tokenizer, grammar, log_level=0, limits=LIMITS)
 
 
-_PLAIN = {"NoExtensionBias": "no text has its form"}
+NO_TEXT = "no text has its form"
+"""The problem of a grammar that no text of the tokenizer obeys."""
+_PLAIN = {"NoExtensionBias": NO_TEXT}
 """What the engine says by the name of a reason alone."""
 _FORCED = re.compile(r"parser error: Too many items \(limit \d+; ff_tokens\)")
 """What it says where it follows text that has no alternative, and comes to no end."""

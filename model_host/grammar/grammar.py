@@ -17,7 +17,7 @@ from llguidance import LLTokenizer, TokenizerWrapper
 
 from model_host.errors import GrammarFailed, ReplayTooLarge
 from model_host.grammar.source import GrammarSource
-from model_host.grammar_engine import new_matcher, problem_of
+from model_host.grammar_engine import NO_TEXT, new_matcher, problem_of
 from model_host.refusals import GrammarInvalid, TokenizerBytesMissing
 from model_host.rendering import Decoder, TurnBytes
 from model_host.sampling import Mask
@@ -47,8 +47,7 @@ class Vocabulary:
         ends[stops] = True
         self.permitted = _words_of(allowed | ends)
         self.ends = _words_of(ends)
-        self.opening = _opening(tokenizer, words)
-        """The tokens with the bytes that such a token adds where a turn begins with it."""
+        self.opening = _Opening(tokenizer, words, stops)
 
 
 class _Wrapped:
@@ -73,6 +72,61 @@ class _Wrapped:
             return self._tokenizer.encode(whole[:end])
 
 
+class _WrappedOpening(_Wrapped):
+    """The same tokenizer, of texts with which a turn begins: a hidden space is before them."""
+
+    def __init__(
+        self, tokenizer: Tokens, words: Sequence[bytes], of_byte: Mapping[int, int]
+    ) -> None:
+        super().__init__(tokenizer, words)
+        self._of_byte = of_byte
+
+    def __call__(self, text: bytes | str) -> list[int]:
+        """Tokenise text that a grammar forces. Its first token alone is looked at."""
+        data = text if isinstance(text, bytes) else text.encode()
+        first = super().__call__(b" " + data)[:1]
+        begun = self.tokens[first[0]] if first else b""
+        if not data.startswith(begun):
+            first, begun = [], b""
+        return first + [self._of_byte[byte] for byte in data[len(begun) :]]
+
+
+class _Opening:
+    """The tokens that add other bytes where a turn begins with them: they lack its space."""
+
+    def __init__(self, tokenizer: Tokens, words: Sequence[bytes], stops: list[int]) -> None:
+        firsts = [TurnBytes(tokenizer).push(i) if word else word for i, word in enumerate(words)]
+        changed = np.array([first != word for first, word in zip(firsts, words, strict=True)])
+        of_byte = {word[0]: i for i, word in enumerate(words) if len(word) == 1}
+        rests = {i: firsts[i] for i in np.flatnonzero(changed).tolist()}
+        self.heard = {i: [of_byte[byte] for byte in rest] for i, rest in rests.items()}
+        """Tokens of a byte each, in place of such a token."""
+        self.changed = _words_of(changed)
+        self.bare = _words_of(changed & np.array([not first for first in firsts]))
+        if rests:
+            heard = [rests.get(i, b"") for i in range(len(words))]
+            for byte, token_id in of_byte.items():
+                heard[token_id] = heard[token_id] or bytes([byte])
+            wrapped = _WrappedOpening(tokenizer, heard, of_byte)
+            self._backend = LLTokenizer(TokenizerWrapper(wrapped), eos_token=stops)
+
+    def mask(self, source: GrammarSource) -> Mask:
+        """Return those whose rest, which is not empty, may begin an answer.
+
+        The engine is asked once for all of them: one by one, a grammar with many readings takes
+        2 s. Raises GrammarInvalid.
+        """
+        words = np.zeros_like(self.changed)
+        if self.heard:
+            matcher = new_matcher(self._backend, source.text)
+            matcher.unsafe_compute_mask_ptr(words.ctypes.data, words.nbytes)
+            if problem := problem_of(matcher):
+                if problem != NO_TEXT:
+                    raise GrammarInvalid(problem)
+                return np.zeros_like(words)
+        return words & self.changed & ~self.bare
+
+
 class Grammar:
     """The state of one answer."""
 
@@ -88,6 +142,7 @@ class Grammar:
         self._matcher = new_matcher(vocabulary.backend, source.text)
         if problem := problem_of(self._matcher):
             raise GrammarInvalid(problem)
+        self._opened = self._opening.mask(source)
         self._go_on(continued)
 
     def behind(self, continued: Sequence[int]) -> Self:
@@ -108,7 +163,7 @@ class Grammar:
     def _heard(self, token_id: int) -> Sequence[int]:
         """Return the tokens with the bytes that the next token of the turn adds to its text."""
         is_first, self._has_begun = not self._has_begun, True
-        return self._opening.get(token_id, (token_id,)) if is_first else (token_id,)
+        return self._opening.heard.get(token_id, (token_id,)) if is_first else (token_id,)
 
     @property
     def is_over(self) -> bool:
@@ -129,21 +184,12 @@ class Grammar:
         # A grammar may name an id that ends a turn where it does not end itself.
         if (words & self._ends).any() and not self.is_accepting:
             words &= ~self._ends
-        if self._opening and not self._has_begun:
-            words = self._opened(words)
+        if not self._has_begun:
+            bare = self._opening.bare if (words & ~self._ends).any() else 0
+            words = (words & ~self._opening.changed) | self._opened | bare
         if not words.any():
             raise GrammarFailed("No token of the vocabulary can follow.")
         return words
-
-    def _opened(self, words: Mask) -> Mask:
-        """Return a mask for the first token of a turn, of whose bytes a space is not heard."""
-        can_go_on = (words & ~self._ends).any()
-        flags = np.unpackbits(words.view(np.uint8), bitorder="little").astype(np.bool_)
-        for token_id, heard in self._opening.items():
-            fits = self._matcher.validate_tokens(list(heard)) == len(heard)
-            flags[token_id] = fits if heard else can_go_on
-        self._check()
-        return _words_of(flags)
 
     def advance(self, token_id: int) -> None:
         """Add a token, chosen now or replayed. Raises GrammarFailed for one not allowed."""
@@ -205,14 +251,6 @@ class SharedGrammars:
             self._compiled[source] = self._grammars.compile(source)
             self._bytes += len(source.text)
         return self._compiled[source].behind(continued)
-
-
-def _opening(tokenizer: Tokens, words: Sequence[bytes]) -> Mapping[int, tuple[int, ...]]:
-    """Return the tokens that add other bytes at the beginning of a turn, by tokens of a byte."""
-    of_byte = {word[0]: token_id for token_id, word in enumerate(words) if len(word) == 1}
-    firsts = {i: TurnBytes(tokenizer).push(i) for i, word in enumerate(words) if word}
-    changed = {i: first for i, first in firsts.items() if first != words[i]}
-    return {i: tuple(of_byte[byte] for byte in first) for i, first in changed.items()}
 
 
 def _words_of(allowed: npt.NDArray[np.bool_]) -> Mask:

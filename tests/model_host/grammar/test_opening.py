@@ -4,11 +4,14 @@ import re
 from dataclasses import replace
 
 import pytest
+from llguidance import LLMatcher, LLTokenizer
 
+from model_host import grammar_engine
 from model_host.engine.tokenizer import Tokenizer
 from model_host.errors import GrammarFailed
 from model_host.generation import VisibleText
 from model_host.grammar import Grammars
+from model_host.grammar import grammar as grammar_module
 from model_host.grammar.grammar import Grammar
 from model_host.refusals import GrammarInvalid
 from replica.log.body import FormatKind
@@ -18,6 +21,7 @@ from tests.model_host.grammar.test_grammar import ids_of, of, regex
 
 END = tiny_pieces.TOKENS.index("</s>")
 ENDS = (END,)
+MANY = "start: e\ne: C | e e\nC: /[\\s\\S]/"
 PATTERNS = ("the|there", " the|in", "(in)?", " ?the", "  the", "[^a]{2}")
 
 
@@ -86,6 +90,47 @@ def test_the_form_of_a_turn_goes_on_at_any_split(spaced: Tokenizer, grammars: Gr
             assert grammar.is_over
     with pytest.raises(GrammarInvalid, match="another form"):
         compiled.behind(spaced.encode('  "there'))
+
+
+def test_a_form_that_no_token_with_a_space_may_begin_has_the_bare_space(
+    spaced: Tokenizer, grammars: Grammars
+) -> None:
+    bare = {"\u2581", "<0x20>"}
+    assert names(grammars.compile(regex("🦊?the")), spaced) >= bare | {"\u2581the", "<0xF0>"}
+    for pattern in ("🦊the", "🦊there|🦊the", "🦊 the"):  # the first byte is forced
+        assert names(grammars.compile(regex(pattern)), spaced) == bare | {"<0xF0>"}
+
+
+@pytest.mark.parametrize("pattern", [*PATTERNS, "there in here", "t.*", "🦊there|the"])
+def test_the_tokens_that_may_begin_are_those_whose_rest_fits(
+    spaced: Tokenizer, grammars: Grammars, pattern: str
+) -> None:
+    grammar = grammars.compile(regex(pattern))
+    for token_id in ids_of(grammar, spaced):
+        rest = spaced.token_bytes(token_id).removeprefix(b" ")
+        try:
+            text = rest.decode()
+        except UnicodeDecodeError:
+            continue
+        grammars.compile(regex(f"({pattern})(.|\n)*"), spaced.encode(text))
+        grammar.behind([token_id])
+
+
+def test_a_form_with_many_readings_is_asked_once_for_all_tokens(
+    spaced: Tokenizer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compiled = list[str]()
+
+    def new_matcher(backend: LLTokenizer, text: str) -> LLMatcher:
+        compiled.append(text)
+        return grammar_engine.new_matcher(backend, text)
+
+    monkeypatch.setattr(grammar_module, "new_matcher", new_matcher)
+    grammar = Grammars(spaced, ENDS).compile(of(FormatKind.LARK, MANY))
+    assert len(compiled) == 2
+    for _ in range(3):
+        grammar.behind(()).mask()
+    assert len(compiled) == 2
 
 
 def test_a_space_alone_is_no_answer_that_has_no_text(spaced: Tokenizer, grammars: Grammars) -> None:
