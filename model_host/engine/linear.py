@@ -4,7 +4,7 @@ No row depends on the others at the numbers of rows that the closed set names; t
 measures that. `multiply` is compiled as a part of the step (model_host/engine/step.py).
 """
 
-from typing import TYPE_CHECKING, List, Literal, NamedTuple, Optional
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import torch
 from torch.nn import functional
@@ -42,8 +42,7 @@ class Linear(NamedTuple):
     weight: torch.Tensor
     scales: torch.Tensor | None
     bias: torch.Tensor | None
-    # The class has no operator for a union, and TorchScript knows the names of `typing`.
-    half: Optional[List[HalfWeight]] = None  # noqa: UP006, UP045
+    half: list[HalfWeight] | None = None
 
     @property
     def kernel(self) -> Kernel:
@@ -78,7 +77,7 @@ def multiply(layer: Linear, rows: torch.Tensor) -> torch.Tensor:
     return product[: rows.size(0)]
 
 
-def _multiply_half(blocks: List[HalfWeight], rows: torch.Tensor) -> torch.Tensor:  # noqa: UP006
+def _multiply_half(blocks: list[HalfWeight], rows: torch.Tensor) -> torch.Tensor:
     """Map rows [M, in] to [M, out] in float32, and round each product once.
 
     FBGEMM has kernels for one to six rows, of which those for one and two have other bits.
@@ -153,11 +152,12 @@ def _pack_half(weight: torch.Tensor, bias: torch.Tensor | None) -> "list[HalfWei
     least, most = weight.aminmax()
     if max(-float(least), float(most)) > torch.finfo(torch.float16).max:
         return None
-    weights = weight.split(_HALF_OUTPUTS)
-    biases = bias.float().split(_HALF_OUTPUTS) if bias is not None else [None] * len(weights)
+    blocks = [slice(at, at + _HALF_OUTPUTS) for at in range(0, len(weight), _HALF_OUTPUTS)]
     return [
-        torch.ops.quantized.linear_prepack_fp16(block.float(), part)
-        for block, part in zip(weights, biases, strict=True)
+        torch.ops.quantized.linear_prepack_fp16(
+            weight[block].float(), bias[block].float() if bias is not None else None
+        )
+        for block in blocks
     ]
 
 
