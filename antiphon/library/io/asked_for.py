@@ -27,9 +27,10 @@ class AskedFor:
     async def following(self, conversation: ConversationId) -> AsyncIterator[None]:
         """Follow a conversation; behind the last such block only if anything of it is here."""
         self._callers[conversation] += 1
+        if not self._replica.follows(conversation):
+            self._new.add(conversation)
         try:
-            if await self._replica.follow(conversation):
-                self._new.add(conversation)
+            await self._replica.follow(conversation)
             yield
         finally:
             self._callers[conversation] -= 1

@@ -92,6 +92,8 @@ class Replica:
         self._new_epoch = writer.new_epoch
         self.wrote = self._core.epochs.wrote
         """Says whether this replica wrote an entry, and no other device of its key."""
+        self.follows = self._core.listed.is_used
+        """Says whether a conversation is kept in sync, from the call of `follow` on."""
         self._link = HubLink(self._driver, calls) if calls is not None else None
         self.hub = HubStatus(
             self._core, self._link, self._driver.endings, self._driver.do, self._deliver
@@ -172,12 +174,10 @@ class Replica:
         """Return a conversation, loaded from the store if necessary. Raises ConversationUnknown."""
         return await self._driver.load(conversation)
 
-    async def follow(self, conversation: ConversationId, *, drafts: bool = True) -> bool:
-        """Keep a conversation in sync while this replica runs; False if it was before."""
-        is_new = not self._core.listed.is_used(conversation)
+    async def follow(self, conversation: ConversationId, *, drafts: bool = True) -> None:
+        """Keep a conversation in sync while this replica runs, also if this call is cancelled."""
         self._driver.do(self._core.follow(conversation, time.monotonic(), drafts=drafts))
         await self._driver.loading(conversation)
-        return is_new
 
     def unfollow(self, conversation: ConversationId) -> None:
         """Stop syncing a conversation; one of which nothing is held leaves memory."""

@@ -9,6 +9,7 @@ from antiphon.library.io import replica as replicas
 from replica.conversation import is_absent
 from replica.ids import ConversationId
 from replica.io import Replica
+from replica.io.driver.driver import ReplicaDriver
 from replica.link import SyncState
 from replica.refusals import ConversationUnknown, HubUnreachable
 from tests.antiphon.library.conftest import Lab
@@ -22,7 +23,7 @@ def invented() -> ConversationId:
 
 
 def is_followed(core: Replica, conversation: ConversationId) -> bool:
-    return core._core.listed.is_used(conversation) or conversation in core.shelf
+    return core.follows(conversation) or conversation in core.shelf
 
 
 async def test_an_invented_id_is_not_asked_for_again(lab: Lab):
@@ -54,6 +55,31 @@ async def test_a_conversation_that_is_granted_later_comes_by_itself(lab: Lab):
         await trip.grant(bob.key)
         assert await bob._replica.wait_for(lambda: is_followed(bob._replica, trip.id), 10.0)
         assert (await bob.get(trip.id)).id == trip.id
+
+
+async def test_one_that_gives_up_before_the_store_has_answered_leaves_nothing_behind(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+):
+    may_load, is_loading = asyncio.Event(), asyncio.Event()
+    loading = ReplicaDriver.loading
+
+    async def slow(driver: ReplicaDriver, conversation: ConversationId) -> None:
+        is_loading.set()
+        await may_load.wait()
+        await loading(driver, conversation)
+
+    async with lab.open() as me:
+        unknown = invented()
+        monkeypatch.setattr(ReplicaDriver, "loading", slow)
+        waiting = [asyncio.create_task(me.get(unknown)) for _ in range(2)]
+        await is_loading.wait()
+        waiting[0].cancel()
+        await asyncio.wait({waiting[0]})
+        assert is_followed(me._replica, unknown)
+        may_load.set()
+        with pytest.raises(ConversationUnknown):
+            await waiting[1]
+        assert not is_followed(me._replica, unknown)
 
 
 async def test_one_caller_that_gives_up_leaves_the_others_waiting(
