@@ -38,7 +38,8 @@ def place_at(held: Conversation, entry_id: EntryId) -> Place:
     listing = None if entry.header.kind == Kind.GENERATION else first_seal_with(held, entry_id)
     followed = [entry, *(held.log.entries[i] for i in answer_ahead(listing))]
     conflict = Conflict.QUEUE if _waits(held, entry) else Conflict.FORK
-    return Place(ends(held.log, followed), _basis_behind(held, entry), conflict)
+    place = Place(ends(held.log, followed), _basis_behind(held, entry))
+    return with_conflict(held, place, conflict)
 
 
 def _waits(held: Conversation, entry: Entry) -> bool:

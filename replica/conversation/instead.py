@@ -5,7 +5,14 @@ Pure. The other one stays in the log, and nothing of it is in the context.
 
 from replica.conversation.backlog import awaited
 from replica.conversation.conversation import Conversation
-from replica.conversation.place import Place, answer_ahead, end_of, goes_behind, place_on_branch
+from replica.conversation.place import (
+    Place,
+    answer_ahead,
+    end_of,
+    goes_behind,
+    place_on_branch,
+    with_conflict,
+)
 from replica.ids import EntryId
 from replica.log import Conflict, Entry
 from replica.order import SealNode, ends
@@ -35,7 +42,8 @@ def _beside(
 ) -> Place:
     followed = [*entry.header.parents, *answer]
     parents = ends(held.log, [held.log.entries[i] for i in followed])
-    return Place(parents, ahead.id if ahead is not None else None, Conflict.FORK)
+    place = Place(parents, ahead.id if ahead is not None else None)
+    return with_conflict(held, place, Conflict.FORK)
 
 
 def _has_forked(held: Conversation, message: Entry) -> bool:

@@ -62,7 +62,8 @@ def place_beside(held: Conversation, seal: EntryId) -> Place:
 def with_conflict(held: Conversation, place: Place, conflict: Conflict) -> Place:
     """Return a place with another conflict rule. A fork there waits for no answer.
 
-    Where the seal at the place has none yet, it begins beside that, with the same context.
+    Where the seal at the place has none yet, it begins beside that, with the same context. It does
+    so too where that request is closed, unless the place follows a CANCEL of it.
     """
     order, entries = held.order, held.log.entries
     chosen = replace(place, conflict=conflict)
@@ -72,7 +73,9 @@ def with_conflict(held: Conversation, place: Place, conflict: Conflict) -> Place
     reached = reach(place.parents, lambda i: entries[i].header.parents, node.covers)
     if not reached.isdisjoint(order.closing_cancels(node.seal.request)):
         return chosen
-    parents = ends(held.log, [entries[i] for i in (*place.parents, *answer_ahead(node))])
+    # What the seal lists was said elsewhere, where a place is behind an older message.
+    followed = (*place.parents, node.seal.request, *answer_ahead(node))
+    parents = ends(held.log, [entries[i] for i in followed])
     return Place(parents, node.parent.id if node.parent is not None else None, conflict)
 
 

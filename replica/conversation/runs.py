@@ -11,7 +11,13 @@ from dataclasses import dataclass
 from replica.conversation.conversation import Conversation
 from replica.conversation.keys import KeyedRun
 from replica.conversation.obligations import Asked, Ledger
-from replica.conversation.place import Place, basis_of, goes_behind, place_beside
+from replica.conversation.place import (
+    Place,
+    basis_of,
+    goes_behind,
+    place_beside,
+    with_conflict,
+)
 from replica.ids import EntryId, PublicKey, tagged_sha256
 from replica.log import (
     CONTINUABLE,
@@ -258,7 +264,7 @@ def retry_place(held: Conversation, request: EntryId) -> Place:
     entry = held.log.entries[request]
     is_rest = continued_by(held, request) is not None
     conflict = Conflict.FORK if is_rest else Conflict(entry.header.conflict)
-    return Place(entry.header.parents, basis_of(held, entry), conflict)
+    return with_conflict(held, Place(entry.header.parents, basis_of(held, entry)), conflict)
 
 
 def continued_by(held: Conversation, request: EntryId) -> EntryId | None:

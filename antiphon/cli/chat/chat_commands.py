@@ -1,7 +1,6 @@
 """The /commands of a chat."""
 
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
 from typing import Any
 
 from rich.text import Text
@@ -42,7 +41,7 @@ from antiphon.cli.views import (
     is_undone,
     row_of,
 )
-from replica.conversation import Place, place_at
+from replica.conversation import Place, place_at, with_conflict
 from replica.errors import AntiphonError, with_step
 from replica.ids import EntryId
 from replica.io import documents
@@ -211,7 +210,7 @@ async def _again(chat: ChatSession) -> Place:
     last = await _last(chat, Kind.MESSAGE)
     end = chat.place()
     place = again_place(chat.held, end)
-    beside = replace(place_at(chat.held, last), conflict=Conflict.FORK)
+    beside = with_conflict(chat.held, place_at(chat.held, last), Conflict.FORK)
     return place if place != end else beside
 
 

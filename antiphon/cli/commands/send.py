@@ -265,7 +265,10 @@ async def _send(session: Session, replica: Replica, message: str | None, given: 
 
 
 def say_awaited(session: Session, replica: Replica, held: Conversation, place: Place) -> None:
-    """Print a note if a message at `place` waits for an answer, with the next step."""
+    """Print a note if a message at `place` waits for an answer, with the next step.
+
+    One that forks only leaves the answer out: nobody need do anything.
+    """
     waiting = awaited(held, place)
     if not waiting:
         return
@@ -275,7 +278,7 @@ def say_awaited(session: Session, replica: Replica, held: Conversation, place: P
     bodies = filter(None, (held.order.request(i) for i in waiting))
     linked = {info.key for info in replica.hub.hosts} if replica.hub.is_linked else set()
     away = {short(body.host) for body in bodies if body.host not in linked}
-    if replica.hub.is_linked and away:
+    if replica.hub.is_linked and away and not forks:
         step = f"{next_command(session.settings, 'cancel')} ends the wait"
         if not all(may_cancel(held, replica.public, i) for i in waiting):
             beside = next_command(session.settings, "send", "--conflict", "fork", "TEXT")

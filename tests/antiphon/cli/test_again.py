@@ -10,6 +10,7 @@ from replica.log.body import FinishReason, Generation, Text
 from replica.log.entry import Conflict, Entry
 from tests.antiphon.cli.test_other_branches import Saved
 from tests.support.turns import Turns
+from tests.support.writers import said
 
 
 def queued(turns: Turns) -> tuple[Entry, Entry, Entry]:
@@ -51,4 +52,14 @@ async def test_a_refused_question_is_asked_again_in_its_place() -> None:
 async def test_another_answer_is_asked_for_beside_one_that_is_still_to_come() -> None:
     turns = Turns()
     words, request, _ = queued(turns)
+    assert await again(turns, request) == Place((words.id,), None, Conflict.FORK)
+
+
+async def test_another_answer_waits_for_none_ahead_of_its_question() -> None:
+    """It forked from the seal ahead, and waited for that answer, also of a host that is gone."""
+    turns = Turns()
+    first = turns.ask(turns.owner, turns.say(turns.owner, "Hi.", turns.genesis))
+    seal = turns.seal(first)
+    words = turns.add(turns.owner, said("And?"), first, basis=seal)
+    request = turns.ask(turns.owner, words, basis=seal)
     assert await again(turns, request) == Place((words.id,), None, Conflict.FORK)

@@ -144,12 +144,28 @@ def test_a_fork_beside_an_answer_whose_host_is_gone_waits_for_nobody(gate: Gate)
     gate.world.stop_host()
     bob.ok("status")
     other = gate.world.start_host(name="other").replica.public.hex()
-    said = bob.ok("send", "aside", "--conflict", "fork", "--host", other)
-    assert said == "You said: aside\n"
+    result = bob.run("send", "aside", "--conflict", "fork", "--host", other)
+    assert result.stdout == "You said: aside\n"
+    assert "this makes a branch without it" in result.stderr
+    assert "is not linked" not in result.stderr, "it advised to fork"
     assert bob.ok("send", "again", "--host", other) == "You said: again\n"
     first, unanswered, *words = said_in(bob.ok("log"))
     assert unanswered.endswith(first)
     assert words == ["aside", "You said: aside", "again", "You said: again"]
+
+
+def test_a_fork_behind_words_said_during_an_answer_waits_for_nobody(gate: Gate) -> None:
+    """`send --at` waited for the answer that it said it goes on without."""
+    ada, bob = pair(gate.world)
+    ada.ok("send", "first", "--no-wait")
+    gate.wait()
+    bob.ok("status")
+    note = bob.record("send", "note", "--no-request")["message"]
+    gate.world.stop_host()
+    other = gate.world.start_host(name="other").replica.public.hex()
+    said = bob.ok("send", "aside", "--at", note, "--host", other)
+    assert said == "You said: aside\n"
+    assert said_in(bob.ok("log"))[-3:] == ["note", "aside", "You said: aside"]
 
 
 def test_a_branch_whose_host_is_gone_continues(gate: Gate):
