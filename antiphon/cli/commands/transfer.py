@@ -142,9 +142,12 @@ async def delete(
     """
     async with session.replica(linked=hub) as replica:
         chosen = await session.choose(replica.store, conversation)
-        held = await replica.load(chosen) if hub or not yes else None
-        keeping = _others(held, replica.public) if hub and held is not None else ()
-        if held is not None and not yes and not _asks_first(session, held, keeping, hub=hub):
+        held = await replica.load(chosen)
+        keeping = _others(held, replica.public) if hub else ()
+        # At a hub that is told to delete it, nobody looks for what it lacks.
+        unsynced = 0 if hub else replica.hub.unsynced(chosen)
+        left = [*_unsynced_lines(unsynced), *_kept_lines(keeping)]
+        if not yes and not _asks_first(session, held, left, hub=hub):
             session.out.note("nothing was deleted")
             return 1
         # The hub first: if it refuses, the local copy is unchanged.
@@ -159,12 +162,13 @@ async def delete(
             {
                 "conversation": chosen.hex(), "entries_at_hub": at_hub, "deleted": True,
                 "kept_by": None if keeping is None else [key.hex() for key in keeping],
+                "unsynced": unsynced,
             }
         )  # fmt: skip
         return 0
     where = "here and at the hub" if hub else "here"
     session.out.show(f"{short(chosen)} deleted {where}")
-    for line in _kept_lines(keeping):
+    for line in left:
         session.out.note(line)
     return 0
 
@@ -192,6 +196,12 @@ def _others(held: Conversation, own: PublicKey) -> tuple[PublicKey, ...] | None:
     return tuple(key for key in held.log.membership.roles if held.is_member(key) and key != own)
 
 
+def _unsynced_lines(unsynced: int) -> list[str]:
+    """Return what nobody else is known to hold."""
+    count = counted(unsynced, "entry", "entries")
+    return [f"not known to be at a hub: {count}"] if unsynced else []
+
+
 def _kept_lines(keeping: Sequence[PublicKey] | None) -> list[str]:
     if keeping is None:
         return [
@@ -202,14 +212,12 @@ def _kept_lines(keeping: Sequence[PublicKey] | None) -> list[str]:
     return [f"copies stay with {members}, model hosts included: {named}"] if keeping else []
 
 
-def _asks_first(
-    session: Session, held: Conversation, keeping: Sequence[PublicKey] | None, *, hub: bool
-) -> bool:
+def _asks_first(session: Session, held: Conversation, left: Sequence[str], *, hub: bool) -> bool:
     where = "this replica and the hub, for good" if hub else "this replica"
     size = counted(len(held.log), "entry", "entries")
     return is_confirmed(
         session.out,
-        [f"{short(held.id)}  {title_of(held)}  ({size})", *_kept_lines(keeping)],
+        [f"{short(held.id)}  {title_of(held)}  ({size})", *left],
         f"Delete it from {where}?",
         Unconfirmed("there is no terminal to ask whether to delete it"),
     )
