@@ -18,7 +18,14 @@ from antiphon.cli.common import (
     say_calls,
 )
 from antiphon.cli.views import Names, counted
-from replica.conversation import Conversation, Place, awaited, calls_ahead, removal_of
+from replica.conversation import (
+    Conversation,
+    Place,
+    awaited,
+    calls_ahead,
+    place_on_branch,
+    removal_of,
+)
 from replica.ids import EntryId, PublicKey, short
 from replica.io import Replica, cancels
 from replica.order import may_end
@@ -108,7 +115,9 @@ async def cancel_request(replica: Replica, held: Conversation, request: EntryId)
     """
     if request not in held.order.requests:
         raise ArgumentInvalid(f"{short(request)} is no request: `antiphon log --graph` shows them")
-    if held.order.generation_of(request) is not None:
+    # An answer that no context can have, such as a void one, ends no wait.
+    is_awaited = request in awaited(held, place_on_branch(held, request))
+    if held.order.generation_of(request) is not None and not is_awaited:
         raise NothingAwaited(f"the request {short(request)} has its answer already")
     if held.order.closing_cancels(request):
         raise NothingAwaited(f"the request {short(request)} is cancelled already")

@@ -12,7 +12,8 @@ from replica.log.body import Cancel, Member, Request, Revocation, Role, Sampling
 from replica.log.entry import Conflict
 from replica.refusals import ArgumentInvalid
 from tests.replica.order.turn import Turn
-from tests.support.writers import Writer
+from tests.support.stories import cut_at
+from tests.support.writers import Writer, said
 
 
 @pytest.mark.parametrize("role", [Role.WRITER, Role.OWNER])
@@ -49,3 +50,21 @@ async def test_a_request_of_any_branch_is_cancelled_by_its_id(tmp_path: Path) ->
     async with Replica.open(tmp_path / "log.db", bob.key) as replica:
         with pytest.raises(NothingAwaited, match="cancelled already"):
             await cancel_request(replica, turn.held, fork.id)
+
+
+async def test_a_request_with_a_void_answer_is_cancelled_by_its_id(tmp_path: Path) -> None:
+    """It had "its answer already", while its branch waited."""
+    turn, bob = Turn(), Writer(5)
+    granted = turn.grant(bob, Role.WRITER, turn.genesis)
+    turn.admit(bob.write(turn.held.id, said("more"), parents=[turn.answer]))
+    removal = Member(Revocation(turn.hal.public, (cut_at(turn.seal),)))
+    more = {"parents": [granted], "listed": [turn.seal]}
+    turn.admit(turn.ada.write(turn.held.id, removal, **more))
+    assert turn.held.order.generation_of(turn.ask.id) == turn.answer.id
+    async with Replica.open(tmp_path / "log.db", bob.key) as replica:
+        with pytest.raises(CancelForbidden, match="only its author"):
+            await cancel_request(replica, turn.held, turn.ask.id)
+    turn.admit(turn.ada.write(turn.held.id, Cancel(), parents=[turn.ask]))
+    async with Replica.open(tmp_path / "log.db", bob.key) as replica:
+        with pytest.raises(NothingAwaited):
+            await cancel_request(replica, turn.held, turn.ask.id)
