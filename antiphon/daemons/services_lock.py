@@ -34,7 +34,7 @@ def services_lock(folder: Path) -> Iterator[None]:
         except BlockingIOError as error:
             pid = os.pread(descriptor, 20, 0).decode(errors="replace").strip()
             raise AlreadyRunning(f"pid {pid} runs a hub and a host in {folder}") from error
-        with typed_errors():
+        with typed_errors(folder / LOCK_FILE):
             os.ftruncate(descriptor, 0)
             os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
         yield

@@ -98,7 +98,7 @@ def replacing(path: Path, *, may_replace: bool = True) -> Iterator[BinaryIO]:
 
     Of one that fails before, nothing stays, and what had the name keeps it. Unless it
     `may_replace` another file, one that came first keeps the name too: FileExistsError.
-    Raises OSError.
+    Raises OSError, which names the file also where a write failed.
     """
     draft = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
     try:
@@ -112,6 +112,10 @@ def replacing(path: Path, *, may_replace: bool = True) -> Iterator[BinaryIO]:
         else:
             _take_free_name(draft, path)
         sync_folder(path.parent)
+    except OSError as error:
+        if error.errno is not None and error.filename is None:  # as that of a full disk
+            error.filename = str(path)
+        raise
     finally:
         draft.unlink(missing_ok=True)
 
@@ -155,8 +159,18 @@ DISK_ERRORS = (sqlite3.Error, OSError, UnicodeDecodeError)
 """Errors of reading and writing; the last is raised if SQLite's message repeats damaged text."""
 
 
-def store_error(error: sqlite3.Error | OSError | UnicodeDecodeError) -> StoreError:
-    """Return the typed error for a disk error."""
+def store_error(
+    error: sqlite3.Error | OSError | UnicodeDecodeError, path: Path | None = None
+) -> StoreError:
+    """Return the typed error for a disk error; that of a full disk names `path`, if it is given."""
+    found = _store_error(error)
+    is_named = isinstance(error, OSError) and error.filename is not None
+    if path is None or is_named or not isinstance(found, StoreFull):
+        return found
+    return StoreFull(f"{path}: {found.detail}")
+
+
+def _store_error(error: sqlite3.Error | OSError | UnicodeDecodeError) -> StoreError:
     if isinstance(error, UnicodeDecodeError):
         return StoreCorrupt("the file itself is damaged: its schema is no text")
     if isinstance(error, OSError):
@@ -184,9 +198,9 @@ def store_error(error: sqlite3.Error | OSError | UnicodeDecodeError) -> StoreErr
 
 
 @contextmanager
-def typed_errors() -> Iterator[None]:
-    """Raise disk errors of the block as StoreError."""
+def typed_errors(path: Path | None = None) -> Iterator[None]:
+    """Raise disk errors of the block as StoreError; those of a full disk name the file `path`."""
     try:
         yield
     except DISK_ERRORS as error:
-        raise store_error(error) from error
+        raise store_error(error, path) from error

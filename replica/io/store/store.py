@@ -83,7 +83,7 @@ class Store(Closing):
         Raises StoreLocked, DraftUnknown, StoreVersionUnknown, StoreCorrupt or StoreError.
         """
         async with contextlib.AsyncExitStack() as stack:
-            with typed_errors():
+            with typed_errors(path):
                 # Without a thread: a caller that is cancelled meanwhile would leave it locked.
                 stack.callback(store_lock.unlock, store_lock.lock(path))
                 mark = MarkFile(path)

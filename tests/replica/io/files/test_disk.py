@@ -28,6 +28,24 @@ def test_a_full_device_is_a_full_store() -> None:
     assert caught.value.next_step.startswith("Free disk space")
 
 
+def test_a_full_disk_is_told_with_the_file_that_was_written(tmp_path: Path) -> None:
+    path, full = tmp_path / "file", OSError(errno.ENOSPC, "No space left on device")
+    with (
+        pytest.raises(StoreFull, match=r"No space left on device: '.*/file'"),
+        typed_errors(tmp_path / "other"),
+        replacing(path),
+    ):
+        raise full
+    with pytest.raises(StoreFull, match=r"/file: .*No space"), typed_errors(path):
+        raise OSError(errno.ENOSPC, "No space left on device")
+    refused = sqlite3.OperationalError("database or disk is full")
+    refused.sqlite_errorcode = sqlite3.SQLITE_FULL
+    with pytest.raises(StoreFull, match="/file: database or disk is full"), typed_errors(path):
+        raise refused
+    with pytest.raises(StoreError, match=r"^\[Errno 5\] refused$"), typed_errors(path):
+        raise OSError(errno.EIO, "refused")
+
+
 @pytest.mark.parametrize(
     ("number", "kind"),
     [(errno.ENOSPC, StoreFull), (errno.EDQUOT, StoreFull), (errno.EIO, StoreError)],
