@@ -81,6 +81,7 @@ from replica.io.files import (
 from replica.io.local import WriteUnconfirmed
 from replica.io.process import (
     INSTALL_HOST,
+    TYPED_AS,
     ConfigInvalid,
     LogFormat,
     Opening,
@@ -175,6 +176,7 @@ __all__ = [
     "INSTALL_HOST",
     "LOOK_AGAIN_S",
     "STOP_GRACE_S",
+    "TYPED_AS",
     "AnswerOverdue",
     "AnswerWatch",
     "ArchiveTooLarge",

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from antiphon.cli.common import Group, Session, command
-from replica.io import python
+from replica.io import TYPED_AS, python
 
 _ANY_OPTION = {"ignore_unknown_options": True, "help_option_names": ["-h"]}
 Options = Annotated[
@@ -28,7 +28,7 @@ def register(app: typer.Typer) -> None:
         `--hub HOST:PORT` names its hub, and off loopback `--hub-key KEY` the hub's key. The
         host itself is served on loopback only.
         """
-        _replace_with([session.settings.host_module, "serve"], options)
+        _replace_with("antiphon host serve", [session.settings.host_module, "serve"], options)
 
 
 def register_hub(group: typer.Typer) -> None:
@@ -41,10 +41,11 @@ def register_hub(group: typer.Typer) -> None:
         It prints its addresses and its key. `--listen HOST:PORT` serves other machines, with
         TLS; several addresses are separated by commas.
         """
-        _replace_with(["syncd"], options)
+        _replace_with("antiphon hub serve", ["syncd"], options)
 
 
-def _replace_with(module: list[str], options: list[str] | None) -> None:
+def _replace_with(typed: str, module: list[str], options: list[str] | None) -> None:
     # A daemon handles signals and its ready line itself, so it needs no process above it.
     argv = python("-m", *module, *(options or []))
-    os.execv(sys.executable, argv)  # noqa: S606  # a shell would split the options
+    environment = os.environ | {TYPED_AS: typed}
+    os.execve(sys.executable, argv, environment)  # noqa: S606  # a shell would split the options

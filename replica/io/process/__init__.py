@@ -2,7 +2,7 @@
 
 from replica.io.process.alarm import Alarm
 from replica.io.process.closing import Closing
-from replica.io.process.daemon import stop_with_supervisor
+from replica.io.process.daemon import TYPED_AS, stop_with_supervisor, typed_command
 from replica.io.process.descriptors import allow_descriptors, calls_allowed, connections_allowed
 from replica.io.process.forked import (
     close_file,
@@ -31,6 +31,7 @@ from replica.io.process.worker import Worker
 
 __all__ = [
     "INSTALL_HOST",
+    "TYPED_AS",
     "Alarm",
     "Closing",
     "ConfigInvalid",
@@ -60,5 +61,6 @@ __all__ = [
     "require_known_variables",
     "stop_with_supervisor",
     "to_the_end",
+    "typed_command",
     "uses_grpc",
 ]

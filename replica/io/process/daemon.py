@@ -9,6 +9,8 @@ from contextlib import suppress
 
 STOP_AT_EOF = "ANTIPHON_STOP_AT_EOF"
 """Environment variable set by a supervisor that holds the only other end of stdin."""
+TYPED_AS = "ANTIPHON_TYPED_AS"
+"""Environment variable set by a command that a daemon's process replaces: how it was typed."""
 
 
 class Stderr(io.TextIOBase):
@@ -24,6 +26,11 @@ class Stderr(io.TextIOBase):
         """Flush if possible."""
         with suppress(OSError):
             sys.stderr.flush()
+
+
+def typed_command(own: str) -> str:
+    """Return the command that the user typed, `own` if it was that of this program itself."""
+    return os.environ.pop(TYPED_AS, own)  # processes that this one starts were not typed
 
 
 def stop_with_supervisor() -> None:

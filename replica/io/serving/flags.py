@@ -7,7 +7,12 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from replica.io.process import ConfigInvalid, make_settings, require_known_variables
+from replica.io.process import (
+    ConfigInvalid,
+    make_settings,
+    require_known_variables,
+    typed_command,
+)
 from replica.io.serving.grpc_server import explain
 
 if TYPE_CHECKING:  # pydantic costs each replica's process 0.1 s, and only daemons use it
@@ -36,6 +41,7 @@ def read_settings(
     the process as argparse does: after --help and --print-config with status 0, for bad
     arguments and variables with 2.
     """
+    prog = typed_command(prog)
     parser = argparse.ArgumentParser(prog=prog, description=description)
     for name, field in settings.model_fields.items():
         default = field.get_default(call_default_factory=True)

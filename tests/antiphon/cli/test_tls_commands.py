@@ -10,7 +10,12 @@ import pytest
 
 from replica.conversation import decode_invitation, encode_invitation
 from replica.ids import PublicKey
-from tests.antiphon.cli.processes import antiphon, environment, first_line, forked_antiphon
+from tests.antiphon.cli.processes import (
+    antiphon,
+    environment,
+    first_line,
+    forked_antiphon,
+)
 
 
 @pytest.fixture(scope="module")
@@ -105,3 +110,13 @@ def test_one_hub_is_served_by_a_command(tmp_path: Path) -> None:
     assert plain.startswith("127.0.0.1:")
     assert public.startswith("127.0.0.2:")
     assert (tmp_path / "hub" / "certificate.pem").is_file()
+
+
+@pytest.mark.parametrize("daemon", ["hub", "host"])
+def test_a_daemon_s_usage_names_the_command_that_was_typed(daemon: str, tmp_path: Path) -> None:
+    variables = environment(tmp_path) | {"ANTIPHON_HOST_MODULE": "model_host"}
+    with forked_antiphon([daemon, "serve", "--bogus"], variables) as process:
+        _, said = process.communicate()
+        assert process.wait(30) == 2
+    assert said.startswith(f"usage: antiphon {daemon} serve [-h]")
+    assert f"\nantiphon {daemon} serve: error: " in said
