@@ -345,7 +345,7 @@ def _follow_policy(config: HostConfig, invited: frozenset[ConversationId]) -> Fo
 
 
 async def serve(config: HostConfig) -> None:
-    """Run until SIGINT or SIGTERM, or until a task of the host fails."""
+    """Run until a stop signal, or until a task of the host fails."""
     async with start(config) as server:
         gc.freeze()
         gc.enable()

@@ -243,7 +243,7 @@ async def _failed(server: HubServer, *tasks: "asyncio.Task[None]") -> None:
 
 
 async def serve(config: HubConfig) -> None:
-    """Run until SIGINT or SIGTERM, or until the driver fails."""
+    """Run until a stop signal, or until the driver fails."""
     server = await start(config)
     hub = server.driver.hub
     watched = None if config.disk_bytes_max else config.data_dir.expanduser()

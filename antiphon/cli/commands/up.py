@@ -1,7 +1,6 @@
 """`antiphon up`: run a hub and a model host on this machine."""
 
 import asyncio
-import signal
 from typing import Annotated, get_args
 
 import typer
@@ -19,7 +18,7 @@ from antiphon.cli.common import (
 from antiphon.daemons import HOST_MODULE, Daemon, DaemonFailed, Supervisor
 from replica.conversation import is_loopback, require_address
 from replica.ids import short
-from replica.io import python
+from replica.io import python, stop_signals
 from replica.log import public_key
 from replica.refusals import ArgumentInvalid
 
@@ -126,13 +125,9 @@ async def fetch_model(model: str) -> None:
 
 
 def _stop_signal() -> asyncio.Event:
-    """Return an event that SIGINT, SIGTERM and SIGHUP set from now on."""
+    """Return an event that the signals which stop a daemon set from now on."""
     stop = asyncio.Event()
-    numbers = [signal.SIGINT, signal.SIGTERM]
-    # A closed terminal must not leave daemons behind, unless nohup asks for that.
-    if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:
-        numbers.append(signal.SIGHUP)
-    for number in numbers:
+    for number in stop_signals():
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     return stop
 

@@ -2,7 +2,12 @@
 
 from replica.io.process.alarm import Alarm
 from replica.io.process.closing import Closing
-from replica.io.process.daemon import TYPED_AS, stop_with_supervisor, typed_command
+from replica.io.process.daemon import (
+    TYPED_AS,
+    stop_signals,
+    stop_with_supervisor,
+    typed_command,
+)
 from replica.io.process.descriptors import allow_descriptors, calls_allowed, connections_allowed
 from replica.io.process.forked import (
     close_file,
@@ -59,6 +64,7 @@ __all__ = [
     "own_socket",
     "python",
     "require_known_variables",
+    "stop_signals",
     "stop_with_supervisor",
     "to_the_end",
     "typed_command",

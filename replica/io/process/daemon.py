@@ -28,6 +28,14 @@ class Stderr(io.TextIOBase):
             sys.stderr.flush()
 
 
+def stop_signals() -> list[signal.Signals]:
+    """Return the signals that stop a daemon: that of a closed terminal too, but not under nohup."""
+    numbers = [signal.SIGINT, signal.SIGTERM]
+    if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:
+        numbers.append(signal.SIGHUP)
+    return numbers
+
+
 def typed_command(own: str) -> str:
     """Return the command that the user typed, `own` if it was that of this program itself."""
     return os.environ.pop(TYPED_AS, own)  # processes that this one starts were not typed

@@ -2,7 +2,6 @@
 
 import asyncio
 import errno
-import signal
 import socket
 from collections.abc import Awaitable, Mapping
 from itertools import starmap
@@ -13,7 +12,7 @@ import grpc
 from replica import limits
 from replica.conversation import is_loopback, require_address
 from replica.errors import AntiphonError, with_step
-from replica.io.process import allow_descriptors, connections_allowed
+from replica.io.process import allow_descriptors, connections_allowed, stop_signals
 from replica.io.serving import health, rpc
 from replica.io.serving.tls_refusals import TlsRequired
 from replica.refusals import ArgumentInvalid
@@ -130,14 +129,14 @@ async def server_failed(server: grpc.aio.Server) -> None:
 
 
 async def run_until_stopped(vital: Awaitable[None], ready_line: str) -> None:
-    """Print `ready_line`, then wait for SIGINT or SIGTERM; raise the error that ended `vital`.
+    """Print `ready_line`, then wait for a stop signal; raise the error that ended `vital`.
 
     `vital` normally never ends. Signal handlers are installed before the line is
     printed, since its reader may send a signal.
     """
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in stop_signals():
         loop.add_signal_handler(number, stop.set)
     print(ready_line, flush=True)  # noqa: T201  # a supervisor waits for it
     stopping = asyncio.ensure_future(stop.wait())

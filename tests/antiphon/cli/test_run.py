@@ -135,8 +135,11 @@ def _end_in_good_order(folder: Path, pids: list[int]) -> None:
         assert [path.name for path in (folder / name / "log").glob("log.db-wal")] == []
 
 
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP], ids=["stop", "hangup"])
 @pytest.mark.parametrize("module", [["syncd"], ["model_host", "serve"]])
-def test_a_daemon_run_alone_does_not_mind_a_closed_stdin(module: list[str], tmp_path: Path) -> None:
+def test_a_daemon_run_alone_stops_in_good_order_and_does_not_mind_a_closed_stdin(
+    module: list[str], number: signal.Signals, tmp_path: Path
+) -> None:
     model = tiny_model.write(tmp_path / "tiny.gguf")
     flags = ["--data-dir", str(tmp_path / "data")]
     flags += ["--model", str(model)] if module[0] == "model_host" else ["--listen", "127.0.0.1:0"]
@@ -146,8 +149,9 @@ def test_a_daemon_run_alone_does_not_mind_a_closed_stdin(module: list[str], tmp_
     )  # fmt: skip
     with process:
         assert serves(first_line(process.stdout).split()[1])
-        process.terminate()
+        process.send_signal(number)
         assert process.wait(timeout=30) == 0
+    assert list((tmp_path / "data" / "log").glob("log.db-wal")) == []  # the store was closed
 
 
 def test_a_killed_hub_is_started_again_at_its_address_and_the_host_comes_back(
