@@ -178,6 +178,8 @@ def _tokenizer(fields: dict[str, Any], vocab: int) -> TokenizerData:
     if model == sentence_pieces.MODEL:
         merges = sentence_pieces.merges_by_score(tokens, types, _scores(fields, vocab))
         pre = sentence_pieces.SPACED if _adds_spaces(fields) else sentence_pieces.PLAIN
+    eos_id = _token_id(fields, "eos", vocab)
+    ends = {_token_id(fields, name, vocab) for name in ("eot", "eom")}
     return TokenizerData(
         model=model,
         pre=pre,
@@ -185,7 +187,8 @@ def _tokenizer(fields: dict[str, Any], vocab: int) -> TokenizerData:
         types=types,
         merges=merges,
         bos_id=_token_id(fields, "bos", vocab),
-        eos_id=_token_id(fields, "eos", vocab),
+        eos_id=eos_id,
+        end_ids=tuple(sorted(i for i in ends - {eos_id} if i is not None)),
     )
 
 

@@ -48,6 +48,8 @@ def read_tokenizer(folder: Path, fields: Mapping[str, Any], vocab: int) -> Token
         merges = hf_pieces.merges_of(tokens, types, merges)
     else:
         pre = _pre_tokenizer(whole, model)
+    eos_id = _special(settings, fields, "eos", tokens)
+    ends = {*_listed(fields, "eos_token_id", vocab)}
     return TokenizerData(
         model=sentence_pieces.MODEL if has_pieces else BYTE_LEVEL,
         pre=pre,
@@ -55,7 +57,8 @@ def read_tokenizer(folder: Path, fields: Mapping[str, Any], vocab: int) -> Token
         types=types,
         merges=merges,
         bos_id=_special(settings, fields, "bos", tokens),
-        eos_id=_special(settings, fields, "eos", tokens),
+        eos_id=eos_id,
+        end_ids=tuple(sorted(ends - {eos_id})),
     )
 
 
@@ -164,8 +167,11 @@ def _special(
         if text not in tokens:
             raise ModelFileInvalid(f"{_SETTINGS} names {text!r}, which isn't a token.")
         return tokens.index(text)
-    key = f"{name}_token_id"
+    return next(iter(_listed(fields, f"{name}_token_id", len(tokens))), None)
+
+
+def _listed(fields: Mapping[str, Any], key: str, vocab: int) -> list[int]:
+    """Return the ids of a field, which has one, several or none."""
     value = fields.get(key)
-    if isinstance(value, list):
-        value = value[0] if value else None
-    return check_token_id(value, key, len(tokens))
+    found = (check_token_id(i, key, vocab) for i in (value if isinstance(value, list) else [value]))
+    return [token_id for token_id in found if token_id is not None]

@@ -57,6 +57,8 @@ class TokenizerData:
     merges: tuple[str, ...]
     bos_id: int | None
     eos_id: int | None
+    end_ids: tuple[int, ...] = ()
+    """Ids beside `eos_id` with which a turn ends, as the files list them, ascending."""
 
 
 class TensorSource(Protocol):

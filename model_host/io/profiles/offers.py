@@ -39,7 +39,8 @@ from replica.refusals import ArgumentInvalid
 
 log = structlog.get_logger()
 
-_ENDS = ("<|im_end|>", "<|eot_id|>")
+_ENDS = ("<|im_end|>", "<|endoftext|>", "<|eot_id|>", "<|eom_id|>", "<|end_of_text|>")
+"""Control tokens with which models of the families end a turn, whatever their files list."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,7 +190,8 @@ def make_offer(file: ModelFile, *, numerics: str, context_tokens: int, kv_bytes:
         has_tools=renderer.turns.has_system,
         grammar_engine=ENGINE,
     )
-    ends = {file.tokenizer.eos_id, *map(tokenizer.control_id, _ENDS)}
+    named = map(tokenizer.control_id, _ENDS)
+    ends = {file.tokenizer.eos_id, *file.tokenizer.end_ids, *named}
     stop_ids = frozenset(i for i in ends if i is not None)
     return Offer(
         profile,

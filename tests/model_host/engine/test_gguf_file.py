@@ -148,6 +148,21 @@ def test_an_end_token_outside_the_vocabulary_is_refused(tmp_path: Path) -> None:
     assert open_model_file(path).tokenizer.eos_id == 1
 
 
+def test_the_ends_of_a_turn_and_of_a_message_are_listed_beside_the_end_token(
+    tmp_path: Path,
+) -> None:
+    def add_text(writer: gguf.GGUFWriter) -> None:
+        writer.add_tokenizer_model("gpt2")
+        writer.add_token_list(list(tiny_model.TOKENS))
+        writer.add_eos_token_id(1)
+        writer.add_eot_token_id(1)
+        writer.add_eom_token_id(0)
+
+    path = tiny_model.write(tmp_path / "ends.gguf", add_text=add_text)
+    tokenizer = open_model_file(path).tokenizer
+    assert (tokenizer.eos_id, tokenizer.end_ids) == (1, (0,))
+
+
 @pytest.mark.parametrize(
     ("key", "value"), [("tokens", 7), ("tokens", "text"), ("token_type", 7), ("merges", 7)]
 )

@@ -113,6 +113,17 @@ def test_bos_and_eos_are_named_by_text_or_id(tmp_path: Path) -> None:
         _read(tmp_path, tiny_folder.tokenizer_json(), {"eos_token_id": 10**6})
 
 
+def test_each_id_that_the_configuration_lists_ends_a_turn(tmp_path: Path) -> None:
+    whole, fields = tiny_folder.tokenizer_json(), {"eos_token_id": [3, 0, 2]}
+    data = _read(tmp_path, whole, fields)
+    assert (data.eos_id, data.end_ids) == (3, (0, 2))
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps({"eos_token": "<|end|>"}))
+    data = _read(tmp_path, whole, fields)
+    assert (data.eos_id, data.end_ids) == (0, (2, 3))
+    with pytest.raises(ModelFileInvalid, match="eos_token_id"):
+        _read(tmp_path, whole, {"eos_token_id": [0, 10**6]})
+
+
 def test_the_template_is_the_file_s_or_the_settings_default_one(tmp_path: Path) -> None:
     assert read_template(tmp_path) == ""
     settings = tmp_path / "tokenizer_config.json"

@@ -129,6 +129,23 @@ def test_a_model_folder_is_offered_like_a_file(tmp_path: Path):
     assert offer.stop_ids == {tiny_model.TOKENS.index("<|end|>")}
 
 
+@pytest.mark.parametrize("end", ["<|endoftext|>", "<|eom_id|>", "<|end_of_text|>"])
+def test_a_turn_ends_with_each_control_token_that_models_end_with(tmp_path: Path, end: str):
+    whole = tiny_folder.tokenizer_json()
+    whole["added_tokens"][1]["content"] = end
+    folder = tiny_folder.write(tmp_path / "model", tokenizer=whole)
+    (folder / "chat_template.jinja").write_text(CHAT)
+    offer = make_offer(open_model(folder), numerics="fp32", context_tokens=8192, kv_bytes=1 << 30)
+    assert offer.stop_ids == {0, 1}
+
+
+def test_a_turn_ends_with_each_token_that_the_model_lists(tmp_path: Path):
+    folder = tiny_folder.write(tmp_path / "model", changed={"eos_token_id": [0, 1]})
+    (folder / "chat_template.jinja").write_text(CHAT)
+    offer = make_offer(open_model(folder), numerics="fp32", context_tokens=8192, kv_bytes=1 << 30)
+    assert offer.stop_ids == {0, 1}
+
+
 @pytest.mark.usefixtures("own_cache")
 async def test_a_model_with_a_name_that_no_hub_takes_is_served_under_a_shorter_one(
     tmp_path: Path, tiny_path: Path
