@@ -109,7 +109,10 @@ class TokenizerUnknown(HostError):
     """The host can't rebuild this kind of tokenizer."""
 
     reason = "TOKENIZER_UNKNOWN"
-    next_step = "Choose a model with a byte-level BPE tokenizer."
+    next_step = (
+        "Choose a model with a byte-level or SentencePiece BPE tokenizer; "
+        "of a GGUF, try the Hugging Face folder, which describes its pre-tokenizer."
+    )
 
 
 class LogitsInvalid(HostError):

@@ -26,6 +26,7 @@ _TOKENIZER = "tokenizer.json"
 _SETTINGS = "tokenizer_config.json"
 _TEMPLATE = "chat_template.jinja"
 _EMPTY: tuple[object, ...] = (None, "", False, 0)
+_NORMALIZERS = (None, {"type": "NFC"}, {"type": "Sequence", "normalizers": []})
 _STRIPS = ("lstrip", "rstrip", "single_word")
 
 
@@ -90,7 +91,7 @@ def _check_kind(model: Mapping[str, Any]) -> None:
 def _pre_tokenizer(whole: Mapping[str, Any], model: Mapping[str, Any]) -> str:
     """Return the pre-tokenizer of byte-level BPE by its name. Raises TokenizerUnknown."""
     normalizer, pre = whole.get("normalizer"), whole.get("pre_tokenizer")
-    if normalizer is not None and normalizer != {"type": "NFC"}:
+    if normalizer not in _NORMALIZERS:
         raise TokenizerUnknown(f"The host doesn't normalise texts by {normalizer!r}.")
     if not isinstance(pre, dict):
         raise TokenizerUnknown("The host can't rebuild a tokenizer without a pre-tokenizer.")

@@ -75,6 +75,12 @@ def test_texts_keep_their_bytes_though_the_folder_would_normalise_them(tmp_path:
     assert tokenizer.decode_bytes(tokenizer.encode(TEXT)) == TEXT.encode()
 
 
+def test_a_normalizer_that_does_nothing_is_none(tmp_path: Path) -> None:
+    whole = tiny_folder.tokenizer_json()
+    nothing = whole | {"normalizer": {"type": "Sequence", "normalizers": []}}
+    assert _read(tmp_path, nothing) == _read(tmp_path, whole)
+
+
 def test_added_tokens_have_the_types_that_llama_cpp_gives_them(tmp_path: Path) -> None:
     whole, size = tiny_folder.tokenizer_json(), len(tiny_model.TOKENS)
     plain = {"special": False, "lstrip": False, "rstrip": False, "single_word": False}
