@@ -18,7 +18,12 @@ from model_host.grammar_engine import ENGINE
 from model_host.io.fetch import known_name
 from model_host.io.profiles.template_runner import TemplateRunner
 from model_host.profiles import Profile, context_tokens_max, kv_bytes_min, weights_bytes
-from model_host.refusals import ProfileUnavailable, ProfileUnknown, SamplingInvalid
+from model_host.refusals import (
+    ProfileUnavailable,
+    ProfileUnknown,
+    SamplingInvalid,
+    TemplateUnsupported,
+)
 from model_host.rendering import (
     RECIPE_DIGEST,
     Contexts,
@@ -88,6 +93,7 @@ class Offer:
 _TWICE_STEP = (
     "Leave out one of the two `--model`, or give it other numerics: `@q4`, `@bf16` or `@fp32`."
 )
+_CHAT_STEP = "Choose a model that is tuned for chat; the names of many end with Instruct or Chat."
 _GONE_STEP = "Ask again, without a profile or with one of these: the answer goes on from here."
 
 
@@ -160,7 +166,7 @@ def make_offer(file: ModelFile, *, numerics: str, context_tokens: int, kv_bytes:
         tokenizer = Tokenizer.shared(file.tokenizer)
     bos_token = _text(file.tokenizer.tokens, file.tokenizer.bos_id)
     eos_token = _text(file.tokenizer.tokens, file.tokenizer.eos_id)
-    renderer, report, runner = _checked(file.template, bos_token, eos_token, tokenizer)
+    renderer, report, runner = _checked(_template(file), bos_token, eos_token, tokenizer)
     if not (report.append_only and report.sentinels_equal_plain):
         log.warning(
             "template rewrites history",
@@ -204,6 +210,13 @@ def make_offer(file: ModelFile, *, numerics: str, context_tokens: int, kv_bytes:
         weights_bytes(file.config, numerics),
         _recommended(file),
     )
+
+
+def _template(file: ModelFile) -> str:
+    """Return the chat template of a model. Raises TemplateUnsupported where it has none."""
+    if not file.template:
+        raise with_step(TemplateUnsupported(f"{file.path} has no chat template"), _CHAT_STEP)
+    return file.template
 
 
 @lru_cache(maxsize=HOST_PROFILES_MAX)

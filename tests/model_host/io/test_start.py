@@ -27,7 +27,7 @@ from model_host.io.config import HostConfig
 from model_host.io.fetch import resolve
 from model_host.io.profiles.offers import make_offer
 from model_host.io.server import start
-from model_host.refusals import ContextTooLong
+from model_host.refusals import ContextTooLong, TemplateUnsupported
 from replica.errors import AntiphonError
 from replica.io import HubKeyUnknown, Store
 from replica.io.process.daemon import Stderr
@@ -144,6 +144,14 @@ def test_a_turn_ends_with_each_token_that_the_model_lists(tmp_path: Path):
     (folder / "chat_template.jinja").write_text(CHAT)
     offer = make_offer(open_model(folder), numerics="fp32", context_tokens=8192, kv_bytes=1 << 30)
     assert offer.stop_ids == {0, 1}
+
+
+def test_a_model_without_a_chat_template_is_refused_for_that(tmp_path: Path):
+    folder = tiny_folder.write(tmp_path / "base")
+    (folder / "tokenizer_config.json").unlink()
+    with pytest.raises(TemplateUnsupported, match="base has no chat template") as caught:
+        make_offer(open_model(folder), numerics="fp32", context_tokens=8192, kv_bytes=1 << 30)
+    assert "tuned for chat" in caught.value.next_step
 
 
 @pytest.mark.usefixtures("own_cache")
