@@ -28,10 +28,13 @@ class RenderTurns(Generic[Work]):
         """Let work wait for its turn; those of one payer stay in their order."""
         (self._answers if for_answer else self._calls).add(payer, work)
 
-    def next(self) -> Work | None:
-        """Return the work whose turn it is, None if nothing waits."""
+    def next(self, *, with_calls: bool = True) -> Work | None:
+        """Return the work whose turn it is, None if nothing waits.
+
+        Without `with_calls`, it is that of an answer.
+        """
         calls_first = self._answers_in_a_row >= ANSWERS_IN_A_ROW_MAX or not self._answers
-        if self._calls and calls_first:
+        if with_calls and self._calls and calls_first:
             self._answers_in_a_row = 0
             return self._calls.next()
         self._answers_in_a_row += 1

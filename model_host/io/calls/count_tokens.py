@@ -1,10 +1,11 @@
 """HostService.CountTokens: the tokens of a text and of a context (spec/07-host §6)."""
 
+from collections.abc import Callable
 from functools import partial
 
 from antiphon.v1 import host_pb2 as pb
 from model_host.generation import Branch, gather_at, render_branch
-from model_host.io.calls.callers import Callers, Places, entry_of, offer_of
+from model_host.io.calls.callers import Callers, Places, check_member, entry_of, offer_of
 from model_host.io.contexts import Rendering
 from model_host.io.profiles import Offer, Offers
 from model_host.refusals import TokenizerBytesMissing
@@ -37,9 +38,13 @@ class CountTokens:
         with self._places.one(peer):
             context_tokens = 0
             if request.at:
-                branch = gather_at(held, entry_of(request.at), offer.contexts)
-                rendered = partial(rendered_ids, branch, offer)
-                context_tokens = len(await self._rendering.run(rendered, peer))
+                at = entry_of(request.at)
+
+                def read() -> Callable[[], tuple[int, ...]]:
+                    check_member(held, peer)  # it waited for its turn
+                    return partial(rendered_ids, gather_at(held, at, offer.contexts), offer)
+
+                context_tokens = len(await self._rendering.read(read, peer))
             tokens = await self._rendering.run(partial(_count, offer, request.text), peer)
         return pb.CountTokensResponse(
             tokens=tokens,

@@ -1,14 +1,14 @@
 """The call Pages of HostService: where a conversation's current context is (spec/07-host §6)."""
 
-from functools import partial
+from collections.abc import Callable
 
 from antiphon.v1 import host_pb2 as pb
 from model_host.generation import gather_current, render_branch
-from model_host.io.calls.callers import Callers, Places
+from model_host.io.calls.callers import Callers, Places, check_member
 from model_host.io.contexts import Rendering, locate
-from model_host.io.profiles import Profiles
+from model_host.io.profiles import Offer, Profiles
 from model_host.kv import entry_pages, last_seal
-from model_host.rendering import Room
+from model_host.rendering import Rendered, Room
 from model_host.scheduling import owner_of
 from replica.conversation import Conversation
 from replica.ids import EntryId
@@ -35,14 +35,18 @@ class PagesCall:
         seal.
         """
         held, peer = await self._callers.member(request.conversation, context)
-        node = _branch_end(held, request.seal)
-        branch = gather_current(held, node)
-        offer = self._profiles.offers.of_seal(node)
-        # A full context is shown too, with what was said behind it.
-        room = Room(2 * offer.profile.context_tokens_max)
+
+        def read() -> Callable[[], tuple[SealNode | None, Offer, Rendered]]:
+            check_member(held, peer)  # it waited for its turn
+            node = _branch_end(held, request.seal)
+            offer = self._profiles.offers.of_seal(node)
+            # A full context is shown too, with what was said behind it.
+            room = Room(2 * offer.profile.context_tokens_max)
+            branch = gather_current(held, node)
+            return lambda: (node, offer, render_branch(branch, offer.renderer, room))
+
         with self._places.one(peer):
-            work = partial(render_branch, branch, offer.renderer, room)
-            rendered = await self._rendering.run(work, peer)
+            node, offer, rendered = await self._rendering.read(read, peer)
         located = await locate(self._profiles, held, offer, rendered.context.ids)
         shows_shared = peer == owner_of(held)
         tokens = [(entry, len(ids)) for entry, ids in rendered.tokens]

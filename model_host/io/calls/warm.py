@@ -1,6 +1,6 @@
 """HostService.Warm: the keys and values of a context, and no answer (spec/07-host §6, HOST-71)."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from antiphon.v1 import host_pb2 as pb
@@ -48,8 +48,13 @@ class Warm:
         check_asker(held, peer)
         offer = offer_of(self._profiles.offers, request.profile)
         with self._places.one(peer):
-            branch = gather_at(held, entry_of(request.at), offer.contexts)
-            ids = await self._rendering.run(partial(rendered_ids, branch, offer), peer)
+            at = entry_of(request.at)
+
+            def read() -> Callable[[], tuple[int, ...]]:
+                check_asker(held, peer)  # it waited for its turn
+                return partial(rendered_ids, gather_at(held, at, offer.contexts), offer)
+
+            ids = await self._rendering.read(read, peer)
             offer.room.check(len(ids), is_all=True)
             first, last = await self._warm(held, peer, offer, ids, request.keep_s)
         return pb.WarmResponse(

@@ -1,15 +1,26 @@
 """Pages of a real host: where the current context is, before and after what may happen to it."""
 
+import asyncio
+import threading
+from contextlib import AsyncExitStack
+from pathlib import Path
+
 import pytest
 
 from antiphon.v1 import host_pb2 as pb
+from model_host.generation.planning import Branch
+from model_host.generation.prospect import gather_current
+from model_host.io.calls import pages_call
+from replica.conversation import Conversation
 from replica.ids import ConversationId, EntryId
 from replica.io.calls.host_calls import HostCalls
 from replica.io.calls.host_views import ContextPages
-from replica.log.body import Grant, Member, Role
+from replica.log.body import Grant, Member, Revocation, Role
 from replica.log.entry import public_key
-from replica.refusals import ArgumentInvalid, ConversationUnknown
+from replica.order import SealNode
+from replica.refusals import ArgumentInvalid, ConversationUnknown, RateLimited
 from tests.model_host.io.served_host import ServedHost
+from tests.model_host.io.two_profiles import two_profiles
 from tests.support.talk import Talk, key_of
 
 
@@ -94,3 +105,42 @@ async def test_only_members_get_an_answer_and_a_seal_must_count(served: ServedHo
         async with HostCalls(host.address, served.replica.key, host.key) as calls:
             with pytest.raises(ArgumentInvalid, match="seal"):
                 await calls.pages(talk.id, EntryId(b"?" * 32))
+
+
+@pytest.mark.usefixtures("own_cache")
+async def test_a_conversation_is_read_in_the_turn_of_a_call_for_those_who_may_read_it_then(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    gathered, reader, free = list[ConversationId](), key_of(7), threading.Event()
+
+    def gather(held: Conversation, node: SealNode | None) -> Branch:
+        gathered.append(held.id)
+        return gather_current(held, node)
+
+    async def change(what: Grant | Revocation) -> None:
+        heads = tuple(talk.held.log.membership_heads())
+        await talk.replica.append(talk.id, Member(what), parents=heads)
+        await talk.reach(two.host.replica)
+
+    monkeypatch.setattr(pages_call, "gather_current", gather)
+    async with two_profiles(tmp_path) as two, AsyncExitStack() as stack:
+        talk, rendering = two.talk, two.host.handler.rendering
+        await talk.say("Hello.")
+        await change(Grant(public_key(reader), Role.READER))
+        held_up = asyncio.create_task(rendering.run(free.wait, b"another"))
+        stack.callback(free.set)
+        calls = [HostCalls(two.host.address, key, two.host.key) for key in (key_of(1), reader)]
+        of_owner, of_reader = [await stack.enter_async_context(one) for one in calls]
+        waiting = [asyncio.create_task(one.pages(talk.id)) for one in (of_owner, of_reader)]
+        async with asyncio.timeout(10):
+            while rendering.waiting < 2:  # noqa: ASYNC110  # no event says so
+                await asyncio.sleep(0)
+        with pytest.raises(RateLimited):
+            await of_owner.pages(talk.id)
+        assert not gathered
+        await change(Revocation(public_key(reader)))
+        free.set()
+        shown, refused, _ = await asyncio.gather(*waiting, held_up, return_exceptions=True)
+        assert isinstance(shown, ContextPages)
+        assert isinstance(refused, ConversationUnknown)
+        assert gathered == [talk.id]

@@ -2,6 +2,8 @@
 
 import asyncio
 import threading
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -56,6 +58,50 @@ async def test_work_whose_caller_has_gone_is_not_done():
     await last
     await rendering.close()
     assert done == [2]
+
+
+async def test_calls_that_read_leave_the_loop_to_others_for_as_long_as_they_took():
+    now, done = 0.0, list[str]()
+    rendering = Rendering(lambda: now)
+
+    def read(name: str, takes_s: float, until: float) -> Callable[[], Callable[[], None]]:
+        def take() -> Callable[[], None]:
+            nonlocal now
+            assert now >= until
+            now += takes_s
+            return lambda: done.append(name)
+
+        return take
+
+    await rendering.read(read("one", 3.0, 0.0), b"a")
+    waiting = [
+        asyncio.create_task(rendering.read(read(w, 0.0, 6.0), b"b")) for w in ("two", "last")
+    ]
+    for _ in range(3):  # the call is passed over, and what answers wait for is not
+        await rendering.run(lambda: done.append("answer"), b"a", for_answer=True)
+    assert done == ["one", *3 * ["answer"]]
+    now = 6.0
+    await rendering.run(lambda: None, b"a", for_answer=True)
+    await asyncio.gather(*waiting)
+    await rendering.close()
+    assert done[4:] == ["two", "last"]
+
+
+async def test_a_call_that_rests_needs_nobody_to_go_on():
+    passed_s = 0.0
+    rendering = Rendering(lambda: time.monotonic() + passed_s)
+
+    def fail() -> Callable[[], int]:
+        nonlocal passed_s
+        passed_s = 0.02
+        raise ZeroDivisionError
+
+    began = time.monotonic()
+    with pytest.raises(ZeroDivisionError):
+        await rendering.read(fail, b"a")
+    assert await rendering.read(lambda: lambda: 2, b"a") == 2
+    assert time.monotonic() - began >= 0.02
+    await rendering.close()
 
 
 async def until_waiting(two: TwoProfiles, count: int) -> None:

@@ -32,6 +32,12 @@ def test_answers_go_before_calls() -> None:
     assert order(waiting("ab", "ac")) == ["a0", "b1", "a0", "c1"]
 
 
+def test_calls_that_are_held_back_hold_back_no_answer() -> None:
+    turns = waiting("ab", "c")
+    assert [turns.next(with_calls=False) for _ in range(3)] == ["a0", "b1", None]
+    assert turns.next() == "c0"
+
+
 def test_a_call_has_its_turn_behind_some_answers() -> None:
     turns = waiting("a" * (2 * ANSWERS_IN_A_ROW_MAX + 1), "bb")
     found = order(turns)
