@@ -20,6 +20,7 @@ from replica.ids import ID_BYTES, EntryId, PublicKey, short
 from replica.io import CertificateFile, rpc, status
 from replica.link import (
     NO_CERTIFICATE,
+    STEP_ENTRIES,
     Authenticator,
     Close,
     Entries,
@@ -33,7 +34,7 @@ from replica.link import (
     Steps,
     decode_steps,
     draft_to_pb,
-    entries_from_pb,
+    entries_steps,
     fault_to_pb,
     heads_to_pb,
     linked_host_to_pb,
@@ -202,7 +203,8 @@ class SyncService:
         try:
             message = await self._driver.pacer.in_steps(pushed_steps(request), peer)
         except EntryRefused:
-            return pb.PushResponse(outcomes=_unreadable(request))
+            outcomes = await self._driver.pacer.in_steps(_unreadable_steps(request), peer)
+            return pb.PushResponse(outcomes=outcomes)
 
         def answer(outcomes: Outcomes) -> pb.PushResponse:
             held = self._driver.hub.shelf.get(message.conversation)
@@ -340,12 +342,16 @@ def _outcome(
     return pb.PushOutcome(id=entry, durable=True, warning=warning)
 
 
-def _unreadable(request: pb.PushRequest) -> list[pb.PushOutcome]:
-    """Return the outcomes of a Push of which no entry can be read and nothing names the log."""
+def _unreadable_steps(request: pb.PushRequest) -> Steps[list[pb.PushOutcome]]:
+    """Make the outcomes of a Push of which no entry can be read and nothing names the log."""
     named = pb.PushRequest(conversation=bytes(ID_BYTES), entries=request.entries)
-    refused = entries_from_pb(named).refused
-    faults = (fault_to_pb(Fault.of(error, entry=entry)) for entry, error in refused)
-    return [pb.PushOutcome(id=fault.entry, fault=fault) for fault in faults]
+    outcomes: list[pb.PushOutcome] = []
+    for entry, error in (yield from entries_steps(named)).refused:
+        if len(outcomes) % STEP_ENTRIES == 0:
+            yield
+        fault = fault_to_pb(Fault.of(error, entry=entry))
+        outcomes.append(pb.PushOutcome(id=fault.entry, fault=fault))
+    return outcomes
 
 
 def _fate_to_pb(fate: queries.Fate) -> pb.ResolveResponse:

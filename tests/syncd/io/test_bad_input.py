@@ -17,8 +17,9 @@ from replica.ids import ConversationId, EntryId
 from replica.io import status
 from replica.io.store.store import Store
 from replica.link.messages import Ack, Close, Entries, Fault, Ping, Pong
+from replica.link.steps import STEP_ENTRIES, Steps
 from replica.log.codec.entries import entry_from_pb, entry_to_pb
-from replica.log.entry import Entry
+from replica.log.entry import Entry, entry_id
 from replica.refusals import (
     BodyTooLarge,
     ConversationUnknown,
@@ -306,3 +307,27 @@ async def test_an_entry_of_an_unknown_kind_is_passed_on_unchanged(served: Served
     # The conversation goes on after it.
     served.entries.append(odd)
     await served.say("still here")
+
+
+async def test_a_push_of_which_no_entry_can_be_read_is_answered_in_steps(
+    served: ServedHub, monkeypatch: pytest.MonkeyPatch
+):
+    pacer, pauses = served.hub.driver.pacer, 0
+    in_steps = pacer.in_steps
+
+    def counted(steps: Steps[Any]) -> Steps[Any]:
+        nonlocal pauses
+        while True:
+            try:
+                yield next(steps)
+            except StopIteration as done:
+                return done.value
+            pauses += 1
+
+    monkeypatch.setattr(pacer, "in_steps", lambda steps, key: in_steps(counted(steps), key))
+    entries = [log_pb2.Entry(header=b"?%d" % number) for number in range(4 * STEP_ENTRIES)]
+    request = sync_pb2.PushRequest(entries=entries)
+    response = await served.stranger.sync.Push(request, metadata=served.stranger.metadata)
+    assert [o.id for o in response.outcomes] == [entry_id(entry.header) for entry in entries]
+    assert {o.fault.reason for o in response.outcomes} == {"WIRE_MALFORMED"}
+    assert pauses >= 3 * 4  # to find that none can be read, to name each, and to encode that
