@@ -141,6 +141,10 @@ class _Passed:
     order_key: tuple[int, EntryId]
 
 
+_FIRST = _Passed((-1, EntryId(b"")))
+"""A place before all entries."""
+
+
 def fetch(
     held: Conversation,
     ids: Sequence[EntryId],
@@ -159,10 +163,10 @@ def fetch(
     wanted, log = set(ids), held.log
     covered = log.covered()
     present = {entry_id for entry_id in wanted if entry_id in covered}
+    named = tuple(present)
     walks: tuple[list[Iterator[Entry | _Passed]], list[Iterator[Entry | _Passed]]] = [], []
     for is_late in (False, True):
-        named = (i for i in present if _is_late(log.entries[i].header.track) == is_late)
-        walks[is_late].append(iter(log.in_send_order(named)))
+        walks[is_late].append(_named(log, named, is_late))
     for lane, runs in _runs(ranges).items():
         if log.lane_length(lane):
             walks[_is_late(lane.track)].append(_in_runs(log, runs, present))
@@ -189,6 +193,18 @@ def _runs(ranges: Iterable[LaneRange]) -> dict[Lane, list[LaneRange]]:
                 runs.append(LaneRange(lane, start, end))
                 reached = end
     return {lane: runs for lane, runs in found.items() if runs}
+
+
+def _named(log: Log, ids: Sequence[EntryId], is_late: bool) -> Iterator[Entry | _Passed]:
+    """Yield the entries that are late, or those that are not, in order, which is found in steps."""
+    runs: list[list[Entry]] = []
+    for at in range(0, len(ids), PASSED_MAX):
+        if at:
+            yield _FIRST
+        entries = map(log.entries.__getitem__, ids[at : at + PASSED_MAX])
+        chosen = (entry for entry in entries if _is_late(entry.header.track) == is_late)
+        runs.append(sorted(chosen, key=lambda entry: entry.order_key))
+    yield from merge(*runs, key=lambda entry: entry.order_key)
 
 
 def _in_runs(log: Log, runs: list[LaneRange], but: Set[EntryId]) -> Iterator[Entry | _Passed]:

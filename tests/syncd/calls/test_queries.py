@@ -22,6 +22,7 @@ from replica.refusals import (
 from syncd.calls import queries
 from syncd.calls.queries import (
     FETCHED_BYTES,
+    PASSED_MAX,
     Fetched,
     Held,
     LaneRange,
@@ -266,6 +267,17 @@ def test_a_lane_named_a_hundred_times_is_walked_once(sample: Sample) -> None:
     whole, first = lane_of(sample, 0, 0), lane_of(sample, 0, 1)
     once = calls(lambda: fetched(sample, ranges=(whole,)))
     assert calls(lambda: fetched(sample, ranges=(whole, first) * 50)) < 2 * once
+
+
+def test_many_ids_are_ordered_in_steps(sample: Sample) -> None:
+    line = sample.chain(3 * PASSED_MAX)
+    sample.add(*line)
+    sample.grant(Writer(2), Role.READER)
+    (grant,) = sample.held.log.membership_heads()
+    responses = list(fetch(sample.held, [grant, *(entry.id for entry in reversed(line))], ()))
+    assert responses[:3] == [None, None, None]  # 1,537 ids are ordered 512 at a time
+    found = [entry.id for response in filter(None, responses) for entry in response.entries]
+    assert found == [grant, *(entry.id for entry in line)]
 
 
 def test_responses_are_cut_so_that_each_fits_a_frame(sample: Sample) -> None:
