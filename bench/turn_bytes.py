@@ -76,7 +76,7 @@ async def antiphon_turns(folder: Path) -> dict[str, list[int]]:
     """Run the turns; return bytes per turn: up, down, down with drafts, content down."""
     file = open_model_file(resolve("SmolLM2-135M-Instruct"))
     tokenizer = Tokenizer.build(file.tokenizer)
-    end = tokenizer.control_id("<|im_end|>")
+    end = tokenizer.data.tokens.index("<|im_end|>")
     assert end is not None
     script = [*tokenizer.encode(words(OUT_BYTES, 0)), end]
     config = replace(file.config, context_tokens=1_000_000)

@@ -31,6 +31,8 @@ _FOUND = (CONTROL, USER_DEFINED)
 """Types of the tokens that are found in template literals."""
 BYTE_LEVEL = "gpt2"
 """GGUF's name of a byte-level BPE tokenizer."""
+_ENDS = ("<|im_end|>", "<|endoftext|>", "<|eot_id|>", "<|eom_id|>", "<|end_of_text|>")
+"""Control tokens with which models of the families end a turn, whatever their files list."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,13 +175,12 @@ class Tokenizer:
         """Say whether only templates and models produce a token, never typed text."""
         return self.data.types[token_id] not in (NORMAL, BYTE)
 
-    def control_id(self, text: str) -> int | None:
-        """Return the id of the control token with this text, None if there is none."""
-        try:
-            token_id = self.data.tokens.index(text)
-        except ValueError:
-            return None
-        return token_id if self.is_control(token_id) else None
+    @property
+    def turn_ends(self) -> frozenset[int]:
+        """The ids with which the model ends a turn (HOST-33)."""
+        tokens, listed = self.data.tokens, {self.data.eos_id, *self.data.end_ids}
+        named = {i for i, text in enumerate(tokens) if text in _ENDS and self.is_control(i)}
+        return frozenset(named.union(i for i in listed if i is not None))
 
 
 @lru_cache(maxsize=2)

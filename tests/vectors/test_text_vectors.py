@@ -5,8 +5,10 @@ from typing import Any
 
 import pytest
 
+from model_host.engine.model_file import TokenizerData
+from model_host.engine.tokenizer import BYTE_LEVEL, Tokenizer
 from model_host.generation import VisibleText
-from tests.vectors.plain import unhex, vectors_of
+from tests.vectors.plain import file_of, unhex, vectors_of
 
 Vector = dict[str, Any]
 
@@ -42,3 +44,11 @@ def test_an_answer_shows_the_text_of_the_vector(vector: Vector) -> None:
     assert shown.decode() == vector["text"]
     assert len(shown) == vector["visible_bytes"]
     assert (visible.stopped_by, count) == (vector["stopped_by"], vector["output_tokens"])
+
+
+@pytest.mark.parametrize("vector", file_of("text")["ends"], ids=lambda vector: vector["name"])
+def test_a_model_ends_turns_with_the_tokens_of_the_vector(vector: Vector) -> None:
+    tokens, types = tuple(vector["tokens"]), tuple(vector["types"])
+    listed = tuple(vector["listed_ids"])
+    data = TokenizerData(BYTE_LEVEL, "gpt-2", tokens, types, (), None, vector["eos_id"], listed)
+    assert sorted(Tokenizer.build(data).turn_ends) == vector["ends"]

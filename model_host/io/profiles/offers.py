@@ -44,9 +44,6 @@ from replica.refusals import ArgumentInvalid
 
 log = structlog.get_logger()
 
-_ENDS = ("<|im_end|>", "<|endoftext|>", "<|eot_id|>", "<|eom_id|>", "<|end_of_text|>")
-"""Control tokens with which models of the families end a turn, whatever their files list."""
-
 
 @dataclass(frozen=True, slots=True)
 class Source:
@@ -196,15 +193,12 @@ def make_offer(file: ModelFile, *, numerics: str, context_tokens: int, kv_bytes:
         has_tools=renderer.turns.has_system,
         grammar_engine=ENGINE,
     )
-    named = map(tokenizer.control_id, _ENDS)
-    ends = {file.tokenizer.eos_id, *file.tokenizer.end_ids, *named}
-    stop_ids = frozenset(i for i in ends if i is not None)
     return Offer(
         profile,
         renderer,
         tokenizer,
-        stop_ids,
-        Grammars(tokenizer, stop_ids),
+        tokenizer.turn_ends,
+        Grammars(tokenizer, tokenizer.turn_ends),
         runner,
         Source(file.path, numerics),
         weights_bytes(file.config, numerics),

@@ -26,6 +26,19 @@ _LATER = (
     + b")"
 )
 _SURROGATE = b"(?:" + _LATER + b"|\xed[\xa0-\xbf])"
+ENDS = ("<|im_end|>", "<|endoftext|>", "<|eot_id|>", "<|eom_id|>", "<|end_of_text|>")
+RULES = (
+    "A turn ends with the EOS token of the tokenizer; with each id that `eos_token_id` of"
+    " config.json names, or a GGUF as EOS, EOT or EOM; and with each control token whose text"
+    f" is {', '.join(ENDS[:-1])} or {ENDS[-1]}. No other file counts.",
+)
+END_READINGS = {
+    "named": "what the files list does not count",
+    "listed": "names do not count",
+    "no-eos": "the EOS token does not count",
+    "controls": "type 4 is no control token",
+    "words": "names of other tokens count",
+}
 READINGS = {
     "shown": "a character left unfinished is shown",
     "surrogate": "the first bytes of a surrogate are an unfinished character",
@@ -171,9 +184,55 @@ def _stops() -> list[Vector]:
     ]  # fmt: skip
 
 
+def turn_ends(
+    tokens: list[str], types: list[int], eos_id: int | None, listed: list[int], reading: str = ""
+) -> list[int]:
+    """Return the ids with which a model ends a turn, by the rules."""
+    given = [] if reading == "named" else listed
+    given = [*given, eos_id] if eos_id is not None and reading != "no-eos" else given
+    kinds = (1, 6, 4) if reading == "controls" else (1, 6)
+    is_read = reading != "listed"
+    named = [
+        i for i, text in enumerate(tokens)
+        if is_read and text in ENDS and (types[i] not in kinds or reading == "words")
+    ]  # fmt: skip
+    return sorted({*given, *named})
+
+
+def _end(
+    name: str, comment: str, tokens: dict[str, int], eos: str | None = None, *listed: str
+) -> Vector:
+    texts, types = list(tokens), list(tokens.values())
+    given = texts, types, texts.index(eos) if eos is not None else None, [*map(texts.index, listed)]
+    right = turn_ends(*given)
+    wrong = {words: turn_ends(*given, reading) for reading, words in END_READINGS.items()}
+    return {
+        "name": name, "comment": comment, "tokens": texts, "types": types, "eos_id": given[2],
+        "listed_ids": given[3], "ends": right,
+        "misread": {words: ids for words, ids in wrong.items() if ids != right},
+    }  # fmt: skip
+
+
+def _ends() -> list[Vector]:
+    return [
+        _end("eos", "the EOS token alone", {"a": 1, "</s>": 3}, "</s>"),
+        _end("eos-of-text", "an EOS token that is none of control", {"a": 1, "end": 1}, "end"),
+        _end("none", "a vocabulary that names no end", {"a": 1, "<s>": 3}),
+        _end(
+            "listed", "the files list several",
+            {"a": 1, "</s>": 3, "<end>": 3, "<call>": 3}, "</s>", "<end>", "<call>",
+        ),
+        _end("named", "control tokens by their names", {"a": 1, **dict.fromkeys(ENDS, 3)}),
+        _end("user-defined", "type 4 is one of control", {"</s>": 3, "<|eom_id|>": 4}, "</s>"),
+        _end("text", "tokens of types 1 and 6", {"<|im_end|>": 1, "<|eot_id|>": 6}),
+    ]  # fmt: skip
+
+
 def build() -> dict[str, object]:
     """Return the file."""
-    vectors = [*_characters(), *_stops()]
+    vectors, ends = [*_characters(), *_stops()], _ends()
+    told = {words for end in ends for words in end["misread"]}
+    assert set(END_READINGS.values()) <= told, set(END_READINGS.values()) - told
     told = {reading for vector in vectors for reading in vector["misread"]}
     assert set(READINGS.values()) <= told, set(READINGS.values()) - told
     return {
@@ -182,6 +241,10 @@ def build() -> dict[str, object]:
         "comment": "`tokens`: the bytes of an answer's tokens, none of a control token; `before`:"
         " those of the turn that it continues; the stop strings and the least index of its request"
         " → the visible `text`, `visible_bytes`, the stop string that ended it, and how many"
-        " tokens it has. `misread`: the text that a misreading would give.",
+        " tokens it has. `misread`: the text that a misreading would give. `ends`: the texts and"
+        " types of a vocabulary, its `eos_id` and the ids that the files list → those that end a"
+        " turn.",
+        "rules": list(RULES),
         "vectors": vectors,
+        "ends": ends,
     }

@@ -236,7 +236,7 @@ def test_the_real_models_template_gives_the_same_by_pairs_and_as_a_whole(
     template = Template(model_file.template)
     local, whole = Renderer.load(template, tokenizer), Renderer(template, tokenizer, None)
     assert local.is_local
-    end = tokenizer.control_id("<|im_end|>")
+    end = tokenizer.data.tokens.index("<|im_end|>")
     done = Generation((*tokenizer.encode("Yes: <b>"), end), (Text("y"),), 1, FinishReason.STOP)
     cut = Generation((*tokenizer.encode("An"),), (Text("An"),), 2, FinishReason.LENGTH)
     result = Message(Speaker.TOOL, (ToolResult("1", (Text("7"),)),))
