@@ -154,8 +154,7 @@ def report_cancelled(
 ) -> None:
     """Print how many requests are cancelled, and what is awaited still; with --json the ids."""
     requests = counted(len(done.closed), "request", "requests")
-    waits = _waits(held, place, done, names)
-    session.out.note(f"{requests} cancelled; the next message {waits}")
+    session.out.note(f"{requests} cancelled; the next message {_waits(held, place, done, names)}")
     say_calls(session, replica, held, place, "the next message")
     _emit(session, held, done, calls=[one.call.call_id for one in calls_ahead(held, place)])
 

@@ -193,12 +193,13 @@ def make_offer(file: ModelFile, *, numerics: str, context_tokens: int, kv_bytes:
         has_tools=renderer.turns.has_system,
         grammar_engine=ENGINE,
     )
+    ends = tokenizer.turn_ends
     return Offer(
         profile,
         renderer,
         tokenizer,
-        tokenizer.turn_ends,
-        Grammars(tokenizer, tokenizer.turn_ends),
+        ends,
+        Grammars(tokenizer, ends),
         runner,
         Source(file.path, numerics),
         weights_bytes(file.config, numerics),
