@@ -23,9 +23,9 @@ from replica.order import (
 def awaited(held: Conversation, place: Place) -> list[EntryId]:
     """Return the unanswered requests that one at `place` waits for, in (lamport, id) order.
 
-    These are the ones ahead of it on its branch, and that of the seal which it extends, also
-    where its answer is void. Closed requests are left out: those without a seal, and those whose
-    CANCEL `place` follows.
+    These are the ones ahead of it on its branch, none for a fork, and that of the seal which it
+    extends, also where its answer is void. Closed requests are left out: those without a seal,
+    and those whose CANCEL `place` follows.
     """
     order, log = held.order, held.log
     found: set[EntryId] = set()
@@ -39,8 +39,8 @@ def awaited(held: Conversation, place: Place) -> list[EntryId]:
 
     behind = reach(place.parents, follow)
     end = goes_behind(held, place)
-    if place.conflict is Conflict.QUEUE:
-        found = _of_branch(held, place, end, found)
+    # A fork gets its seal beside the unanswered requests that it follows.
+    found = _of_branch(held, place, end, found) if place.conflict is Conflict.QUEUE else set()
     if end is not None and not _has_answer(held, place, end):
         found.add(end.seal.request)
 

@@ -54,8 +54,9 @@ def place_on_branch(held: Conversation, request: EntryId) -> Place:
 def place_beside(held: Conversation, seal: EntryId) -> Place:
     """Return the place of another request with the context of a sealed one: a fork."""
     node, entries = held.order.nodes[seal], held.log.entries
-    followed = [*entries[node.seal.request].header.parents, *answer_ahead(node)]
-    parents = ends(held.log, [entries[i] for i in followed])
+    answer = answer_ahead(node)
+    followed = [*entries[node.seal.request].header.parents, *answer]
+    parents = ends(held.log, [entries[i] for i in followed], needed=answer)
     return Place(parents, node.parent.id if node.parent is not None else None, Conflict.FORK)
 
 
@@ -74,8 +75,9 @@ def with_conflict(held: Conversation, place: Place, conflict: Conflict) -> Place
     if not reached.isdisjoint(order.closing_cancels(node.seal.request)):
         return chosen
     # What the seal lists was said elsewhere, where a place is behind an older message.
-    followed = (*place.parents, node.seal.request, *answer_ahead(node))
-    parents = ends(held.log, [entries[i] for i in followed])
+    needed = (node.seal.request, *answer_ahead(node))
+    found = [entries[i] for i in (*place.parents, *needed)]
+    parents = ends(held.log, found, needed=needed)
     return Place(parents, node.parent.id if node.parent is not None else None, conflict)
 
 
@@ -137,7 +139,7 @@ def end_of(held: Conversation, tip: SealNode | None) -> Place:
     closing = order.closing_cancels(tip.seal.request)[:1]
     if closing and not lists_answer(held.log, order.nodes, parents, tip):
         followed = [held.log.entries[i] for i in (*parents, *closing)]
-        parents = ends(held.log, followed, order.unreached)
+        parents = ends(held.log, followed, order.unreached, closing)
     return Place(parents, tip.id)
 
 
@@ -159,8 +161,10 @@ def _ends_behind(
     unsealed = reach([request], log.children, is_elsewhere)
     found = [e for e in map(entries.__getitem__, unsealed) if is_tail_entry(log, e)]
     end = queued_behind(order, (request,), basis).node
+    closing: tuple[EntryId, ...] = ()
     if end is not None and not lists_answer(log, order.nodes, unsealed, end):
         # Only an entry that follows such a CANCEL need not wait for the answer.
-        found += [entries[i] for i in order.closing_cancels(end.seal.request)[:1]]
+        closing = order.closing_cancels(end.seal.request)[:1]
+    found += [entries[i] for i in closing]
     found += late_messages(order, end, unsealed)
-    return ends(log, found, order.unreached) or (request,)
+    return ends(log, found, order.unreached, closing) or (request,)

@@ -14,14 +14,19 @@ NOWHERE = 1 << 64
 
 
 def ends(
-    log: Log, found: Iterable[Entry], unreached: Container[EntryId] = ()
+    log: Log,
+    found: Iterable[Entry],
+    unreached: Container[EntryId] = (),
+    needed: Container[EntryId] = (),
 ) -> tuple[EntryId, ...]:
     """Return the ids of those entries that no other of them follows, ascending: the last 64.
 
-    `unreached` are the entries that no sealed request reaches, for a shorter walk.
+    `unreached` are the entries that no sealed request reaches, for a shorter walk. Those that
+    are `needed` come before later ones.
     """
-    last = sorted((e.order_key, e.id) for e in unfollowed(log, found, unreached))
-    return tuple(sorted(entry_id for _, entry_id in last[-PARENTS_MAX:]))
+    found_ends = unfollowed(log, found, unreached)
+    last = sorted((e.id in needed, e.order_key, e.id) for e in found_ends)
+    return tuple(sorted(entry_id for _, _, entry_id in last[-PARENTS_MAX:]))
 
 
 def unfollowed(log: Log, found: Iterable[Entry], unreached: Container[EntryId] = ()) -> list[Entry]:

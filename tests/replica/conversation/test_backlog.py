@@ -121,7 +121,7 @@ def test_a_fork_waits_for_the_answer_of_its_basis_and_goes_on_without_it() -> No
     assert answers_ahead(turn.held, place) == [fork.id]
     assert awaited(turn.held, there) == answers_ahead(turn.held, there) == [coming.id]
     beside = replace(place, conflict=Conflict.FORK)
-    assert awaited(turn.held, beside) == answers_ahead(turn.held, beside) == [coming.id, fork.id]
+    assert awaited(turn.held, beside) == answers_ahead(turn.held, beside) == [coming.id]
     turn.admit(turn.ada.write(turn.held.id, Cancel(), parents=[fork]))
     place = place_on_branch(turn.held, fork.id)
     assert awaited(turn.held, place) == answers_ahead(turn.held, place) == [coming.id]

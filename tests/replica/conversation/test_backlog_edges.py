@@ -26,17 +26,27 @@ def test_an_answered_request_is_awaited_no_more_and_neither_are_those_before_it(
 ) -> None:
     waits = scene.ask()
     later = scene.ask(waits)
-    assert awaited(scene.held, _forked(later)) == [waits.id, later.id]
+    assert awaited(scene.held, _queued(later)) == [waits.id, later.id]
     scene.refuse(later)
-    assert awaited(scene.held, _forked(later)) == []
-    assert awaited(scene.held, _forked(waits)) == [waits.id]
+    assert awaited(scene.held, _queued(later)) == []
+    assert awaited(scene.held, _queued(waits)) == [waits.id]
 
 
 def test_awaited_requests_are_in_the_canonical_order(scene: Scene) -> None:
     requests = [scene.ask()]
     for _ in range(9):
         requests.append(scene.ask(requests[-1]))
-    assert awaited(scene.held, _forked(requests[-1])) == [entry.id for entry in requests]
+    assert awaited(scene.held, _queued(requests[-1])) == [entry.id for entry in requests]
+
+
+def test_a_fork_does_not_await_the_unanswered_requests_that_it_follows(scene: Scene) -> None:
+    """`antiphon cancel` there ended answers that the next message does not wait for."""
+    waits = scene.ask()
+    later = scene.ask(waits)
+    assert awaited(scene.held, _forked(later)) == []
+    fork = scene.ask(later, fork=True)
+    scene.seal(fork)
+    assert scene.held.order.seal_of.keys() == {fork.id}
 
 
 def test_a_queued_request_awaits_the_answer_at_the_end_of_its_branch(scene: Scene) -> None:

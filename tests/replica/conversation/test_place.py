@@ -14,6 +14,7 @@ from replica.conversation.place import (
     place_on_branch,
     with_conflict,
 )
+from replica.limits import PARENTS_MAX
 from replica.log.body import Cancel, Request, Sampling
 from replica.log.entry import Conflict
 from replica.refusals import ArgumentInvalid
@@ -207,3 +208,17 @@ def test_a_fork_beside_the_first_answer_has_no_basis() -> None:
     scene.seal(first)
     beside = with_conflict(scene.held, newest_place(scene.held), Conflict.FORK)
     assert beside == Place((first.id,), None, Conflict.FORK)
+
+
+def test_a_fork_keeps_the_answer_before_it_beside_more_ends_than_an_entry_names() -> None:
+    scene = Scene()
+    first = scene.ask()
+    base = scene.seal(first)
+    queued = scene.ask(scene.say(first), basis=base)
+    answer = scene.answer(base)
+    scene.seal(queued)
+    for _ in range(PARENTS_MAX + 1):
+        scene.say(queued)
+    beside = with_conflict(scene.held, newest_place(scene.held), Conflict.FORK)
+    assert len(beside.parents) == PARENTS_MAX
+    assert answer.id in beside.parents

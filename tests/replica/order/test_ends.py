@@ -30,6 +30,9 @@ def test_of_surplus_ends_the_last_are_kept_whatever_their_order() -> None:
     assert ends(sample.held.log, [early, *late]) == expected
     assert ends(sample.held.log, [*late, early]) == expected
     assert ends(sample.held.log, []) == ()
+    kept = ends(sample.held.log, [early, *late], needed=[early.id])
+    first = min(late, key=lambda entry: entry.order_key)
+    assert set(kept) == {early.id, *expected} - {first.id}
 
 
 def test_the_walk_between_ends_stays_among_unreached_entries() -> None:
