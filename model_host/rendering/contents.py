@@ -105,16 +105,18 @@ class Contents:
         return (known.result_begins, known.result_ends) if self.turns.marks_results else ("", "")
 
     def section_ids(
-        self, tools: Sequence[ToolDefinition], *, replaces: bool, joins: bool
+        self, tools: Sequence[ToolDefinition], *, replaces: bool, joins: bool, begins: bool
     ) -> tuple[int, ...]:
         """Return the ids that offer tools; none where there is nothing to say.
 
-        `replaces`: there were tools before. `joins`: the text continues a system turn.
-        Raises ToolsUnsupported.
+        `replaces`: there were tools before. `joins`: the text continues a system turn. `begins`:
+        no other text is in the first turn of the context. Raises ToolsUnsupported.
         """
         pieces = self.turns.format.section(tools, replaces=replaces)
         if pieces and not self.turns.has_system:
             raise ToolsUnsupported
+        if pieces and begins and self.turns.default_system:
+            pieces = [Piece(self.turns.default_system, is_literal=True), APART, *pieces]
         return self.ids_of([APART, *pieces] if pieces and joins else pieces)
 
     def ids_of(self, pieces: Iterable[Piece]) -> tuple[int, ...]:

@@ -23,6 +23,7 @@ from typing import Self
 from model_host.refusals import TemplateUnsupported
 from model_host.rendering.contents import APART, Contents, begins_with_text
 from model_host.rendering.fragments import Fragment, Turn
+from model_host.rendering.listing import ContextItem, Listing
 from model_host.rendering.room import Bound, RoomyEncoder
 from model_host.rendering.template import (
     ROLES,
@@ -38,11 +39,10 @@ from model_host.rendering.template import (
 from model_host.rendering.tool_formats import FORMATS_DIGEST
 from model_host.rendering.turns import turn_rules_of
 from model_host.template_sandbox import REFUSES
-from replica.conversation import Asked, Ledger
-from replica.ids import Digest, EntryId, PublicKey, short, tagged_sha256
+from replica.conversation import Ledger
+from replica.ids import Digest, EntryId, short, tagged_sha256
 from replica.log import (
     CONTINUABLE,
-    Body,
     Generation,
     Message,
     Projected,
@@ -53,39 +53,14 @@ from replica.log import (
 )
 
 RECIPE = (
-    b"antiphon/v1/render-recipe:6 sentinel-split pairs-if-local next-entry-closes ids-spliced "
+    b"antiphon/v1/render-recipe:7 sentinel-split pairs-if-local next-entry-closes ids-spliced "
     b"follow-continues tools-in-system-turns user-turns-joined foreign-results-dropped "
-    b"spaces-with-text formats:" + FORMATS_DIGEST
+    b"spaces-with-text default-system-with-tools formats:" + FORMATS_DIGEST
 )
 RECIPE_DIGEST = tagged_sha256(b"antiphon/v1/render-recipe", RECIPE)
 _SYSTEM, _USER, _ASSISTANT, _ = ROLES.values()
-_NOBODY = PublicKey(b"")
 _ID_BYTES = 40
 """Memory of one token id in a tuple of its own."""
-
-
-@dataclass(frozen=True, slots=True)
-class ContextItem:
-    """One entry of a context; `is_final` if it is the last one its seal lists.
-
-    A body of None did not parse: the entry is listed, and renders to no tokens.
-    """
-
-    entry: EntryId
-    body: Body | None
-    is_final: bool
-    parents: tuple[EntryId, ...] = ()
-    author: PublicKey = _NOBODY
-    answered: Asked | None = None
-    """The request that a generation answers."""
-
-
-@dataclass(frozen=True, slots=True)
-class Listing:
-    """The entries that one seal lists, and the owners by the membership it names."""
-
-    items: tuple[ContextItem, ...]
-    owners: frozenset[PublicKey] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,11 +161,11 @@ class Renderer:
         encoder = RoomyEncoder(self.encoder, room, self.least_tokens(base)) if room else None
         contents = Contents(encoder, self.turns) if encoder else self._contents
         for listing in listings:
-            for item in listing.items:
+            for number, item in enumerate(listing.items):
                 ledger, foreign = place.ledger.after(
                     item.author, item.body, answered=item.answered, owners=listing.owners
                 )
-                new.append(self._fragment(item, place, projections, foreign, contents))
+                new.append(self._fragment(listing, number, place, projections, foreign, contents))
                 if encoder is not None:
                     encoder.note(len(new[-1].ids or ()))
                 place = _next_place(place, item, new[-1], ledger)
@@ -223,18 +198,21 @@ class Renderer:
 
     def _fragment(
         self,
-        item: ContextItem,
+        listing: Listing,
+        number: int,
         place: Place,
         projections: list[Projected],
         foreign: Set[int],
         contents: Contents,
     ) -> Fragment:
+        item = listing.items[number]
         entry = item.entry
         match item.body:
             case Tools(tools):
                 joins = place.role == _SYSTEM
                 replaces = place.tools is not None
-                ids = contents.section_ids(tools, replaces=replaces, joins=joins)
+                begins = place.role is None and not listing.has_system_behind(number)
+                ids = contents.section_ids(tools, replaces=replaces, joins=joins, begins=begins)
                 return Fragment(entry, None if joins else _SYSTEM, ids) if ids else Fragment(entry)
             case Message(speaker, parts):
                 role = self._role(speaker)

@@ -16,6 +16,8 @@ class TurnRules:
     format: ToolFormat
     has_system: bool
     """Whether there are system turns; tools are offered in these."""
+    default_system: str
+    """The system text that the template writes where a context begins without any; or nothing."""
     joins_user: bool
     """Whether turns of the user continue the one right before, since two in a row are refused."""
     result_role: str
@@ -34,6 +36,7 @@ def turn_rules_of(template: Template) -> TurnRules:
     return TurnRules(
         known,
         has_system=has_system_turns(template),
+        default_system=_default_system(template),
         joins_user=_opening(template, user, user) is None,
         result_role=tool if opening is not None else user,
         marks_results=not is_marked,
@@ -49,3 +52,16 @@ def _opening(template: Template, *roles: str) -> str | None:
         with suppress(TemplateUnsupported):
             return template.literals(turns, header=False)[-2]
     return None
+
+
+def _default_system(template: Template) -> str:
+    """Return the text with which a system turn before the user's renders as the user's alone."""
+    system, user, _, _ = ROLES.values()
+    try:
+        alone, _ = template.literals([user], header=False)
+        before, behind, _ = template.literals([system, user], header=False)
+    except TemplateUnsupported:
+        return ""
+    end = len(alone) - len(behind)
+    is_alike = alone.startswith(before) and alone.endswith(behind)
+    return alone[len(before) : end] if is_alike else ""

@@ -8,7 +8,8 @@ import pytest
 from model_host.engine.model_file import TokenizerData
 from model_host.engine.tokenizer import Tokenizer
 from model_host.rendering import Template
-from model_host.rendering.render import RECIPE, RECIPE_DIGEST, ContextItem, Listing, Renderer
+from model_host.rendering.listing import ContextItem, Listing
+from model_host.rendering.render import RECIPE, RECIPE_DIGEST, Renderer
 from model_host.rendering.tool_formats import FORMATS_DIGEST
 from replica.conversation.obligations import Asked
 from replica.errors import HostError

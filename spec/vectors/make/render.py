@@ -18,6 +18,7 @@ from spec.vectors.make.rendering import (
 from spec.vectors.make.templates import (
     FORMATS_DIGEST,
     FORMATS_TEXT,
+    RULES,
     TEMPLATES,
     RefusedError,
 )
@@ -168,8 +169,7 @@ def _misread(template: Any, seals: list[Vector], entries: list[str], right: str)
 
 
 def _turns() -> list[Vector]:
-    hello, yes = said("hello"), answer("yes")
-    cut = answer("yes", CANCELLED)
+    hello, yes, cut = said("hello"), answer("yes"), answer("yes", CANCELLED)
     return [
         _vector("turn", "the template's own system turn comes before the first", [hello, asked()]),
         _vector("system", "a system message takes its place",
@@ -285,6 +285,8 @@ def _tools() -> list[Vector]:
     return [
         _vector("tools", "behind a system message, in its turn",
                 [said("Be brief.", speaker=SYSTEM), offer, hello, asked()]),
+        _vector("tools-alone", "behind the template's own system text; the next is apart",
+                [offer, hello, said("Be brief.", speaker=SYSTEM), asked()]),
         _vector("tools-first", "in a turn of their own, which a system message joins",
                 [offer, said("\n\nBe brief.", speaker=SYSTEM), hello, asked()]),
         _vector("tools-two", "two definitions, one without description and parameters",
@@ -393,13 +395,11 @@ def _refused() -> list[Vector]:
                 [hello, asked(), answer("", LENGTH, ids=[count]), hello, asked()]),
         _vector("answer-text", "an answer with parts and no ids",
                 [hello, asked(), answer("yes", LENGTH, ids=[]), hello, asked()]),
-        _vector("bytes-missing", "a letter whose bytes the vocabulary lacks", [said("ü"),
-                asked()]),
+        _vector("bytes-missing", "a letter whose bytes are missing", [said("ü"), asked()]),
         _vector("media", "a picture", [of({"media": {}}), asked()]),
         _vector("opaque-required", "an opaque part that is required", [of(required), asked()]),
         _vector("opaque-unstated", "or does not state its need", [of(unstated), asked()]),
-        _vector("opaque-unknown", "or states one that the host does not know",
-                [of(unknown), asked()]),
+        _vector("opaque-unknown", "or states an unknown one", [of(unknown), asked()]),
         _vector("opaque-answer", "a required part of an answer",
                 [hello, asked(), secret, hello, asked()]),
     ]  # fmt: skip
@@ -423,6 +423,7 @@ def build() -> dict[str, object]:
         " part, outcome; or the `reason` for which the context is refused. Numbers of speakers,"
         " needs, outcomes and finish reasons are those of log.proto. `misread`: the last digest"
         " that a misreading would give.",
+        "rules": list(RULES),
         "tokenizer": {
             "model": TOKENIZER.model,
             "pre": TOKENIZER.pre,

@@ -20,12 +20,13 @@ from spec.vectors.make.templates import (
 )
 
 RECIPE = (
-    b"antiphon/v1/render-recipe:6 sentinel-split pairs-if-local next-entry-closes ids-spliced "
+    b"antiphon/v1/render-recipe:7 sentinel-split pairs-if-local next-entry-closes ids-spliced "
     b"follow-continues tools-in-system-turns user-turns-joined foreign-results-dropped "
-    b"spaces-with-text formats:" + FORMATS_DIGEST
+    b"spaces-with-text default-system-with-tools formats:" + FORMATS_DIGEST
 )
 RECIPE_DIGEST = sha256(pae("antiphon/v1/render-recipe", RECIPE))
 LENGTH, CANCELLED, INTERRUPTED = 2, 5, 6
+SYSTEM = 1
 CONTINUABLE = (LENGTH, CANCELLED, INTERRUPTED)
 PREFERRED, DROPPABLE = 2, 3
 DEGRADED, DROPPED = 2, 3
@@ -45,6 +46,8 @@ READINGS = {
     "runs-on": "the text of a result runs into the text behind it",
     "answers-apart": "an answer to another request opens a turn behind a header",
     "spaces-apart": "the space before a text is a part of the literal",
+    "default-lost": "tools take the place of the template's own system text",
+    "default-kept": "the template's own system text stays before a system message",
 }
 
 Vector = dict[str, Any]
@@ -115,13 +118,14 @@ class Rendering:
     turn_offers: bool = False
     had_tools: bool = False
 
-    def add(self, entry: Vector, owners: list[str], *, final: bool) -> None:
-        """Add the next entry; `final` if its seal lists it last."""
+    def add(self, entry: Vector, owners: list[str], behind: list[Vector]) -> None:
+        """Add the next entry; `behind` it are the rest of its seal's list."""
+        final = not behind
         body = entry["body"] or {}
         kind = next(iter(body), None)
         fragment = Fragment(entry["id"])
         if kind == "tools":
-            fragment = self._tools(entry["id"], body["tools"])
+            fragment = self._tools(entry["id"], body["tools"], behind)
         elif kind == "message":
             fragment = self._message(entry, body["message"], owners)
         elif kind == "request":
@@ -150,7 +154,7 @@ class Rendering:
     def _text(self) -> Text:
         return Text(self.tokenizer, self.reading)
 
-    def _tools(self, entry: str, tools: list[Vector]) -> Fragment:
+    def _tools(self, entry: str, tools: list[Vector], behind: list[Vector]) -> Fragment:
         replaces, joins = self.had_tools, self.role == "system"
         self.had_tools = self.had_tools or bool(tools)
         if not tools and not replaces:
@@ -159,6 +163,9 @@ class Rendering:
             raise RefusedError("TOOLS_UNSUPPORTED")
         known, text = self.template.format, self._text()
         if joins:
+            text.add_literal("\n\n")
+        elif self.role is None and self._has_default(behind):
+            text.add_literal(self.template.default_system)
             text.add_literal("\n\n")
         if not tools:
             text.add_literal(NO_TOOLS)
@@ -172,6 +179,15 @@ class Rendering:
                 text.add(_definition(tool))
             text.add_literal(known.closing)
         return Fragment(entry, None if joins else "system", text.flush())
+
+    def _has_default(self, behind: list[Vector]) -> bool:
+        """Say whether the template's own system text comes before tools at the beginning."""
+        if self.reading == "default-lost" or not self.template.default_system:
+            return False
+        bodies = [entry["body"] or {} for entry in behind]
+        said = [body for body in bodies if "message" in body or "generation" in body][:1]
+        speaker = said[0].get("message", {}).get("speaker") if said else None
+        return speaker != SYSTEM or self.reading == "default-kept"
 
     def _message(self, entry: Vector, body: Vector, owners: list[str]) -> Fragment:
         asked = self.last_asked
@@ -359,8 +375,7 @@ def render(
     try:
         for seal in seals:
             for number, entry in enumerate(seal["entries"], 1):
-                final = number == len(seal["entries"])
-                rendering.add(entry, seal["owners"], final=final)
+                rendering.add(entry, seal["owners"], seal["entries"][number:])
         return rendering.tokens(), rendering.projections
     except BytesMissingError as error:
         raise RefusedError("TOKENIZER_BYTES_MISSING") from error

@@ -73,6 +73,14 @@ LATE = (
     "assistant\n{% endif %}"
 )
 LATE_NUMBERED = LATE.replace("{{ m.role }}", "{{ loop.index }} {{ m.role }}")
+RULES = (
+    "A template's own system text is the text with which a turn of the system and one of the user"
+    " behind it render as the user's alone: its first literal, without the two of both turns around"
+    " it. Where that literal does not begin and end with these, there is none.",
+    "Where a TOOLS entry that renders anything opens the first turn of a context, this text and a"
+    " blank line come before it, as literals. They do not where the next MESSAGE or GENERATION"
+    " behind the entry, in the list of the same seal, is a message of the system.",
+)
 KNOWN_TURNS = 3
 """A header is known if it is the same behind all sequences of up to this many turns."""
 
@@ -171,6 +179,7 @@ class Template:
         self.has_system = self._runs("system", "user") and self._runs(
             "system", "user", "assistant", "user"
         )
+        self.default_system = self._default_system()
         self.joins_user = self._opening("user", "user") is None
         opening = self._opening("user", "assistant", "tool")
         self.result_role = "user" if opening is None else "tool"
@@ -235,6 +244,17 @@ class Template:
             if known.call_begins + written + known.call_ends in text:
                 return known
         return HERMES
+
+    def _default_system(self) -> str:
+        """Return the text of a system turn before the user's that renders as the user's alone."""
+        try:
+            alone = self.literals(["user"], header=False)[0]
+            before, behind = self.literals(["system", "user"], header=False)[:2]
+        except RefusedError:
+            return ""
+        pattern = f"{re.escape(before)}(.*){re.escape(behind)}"
+        found = re.fullmatch(pattern, alone, re.DOTALL)
+        return found[1] if found is not None else ""
 
     def _runs(self, *roles: str) -> bool:
         try:

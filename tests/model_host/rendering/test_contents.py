@@ -9,7 +9,8 @@ from model_host.refusals import (
     TokensControl,
     TokensForeign,
 )
-from model_host.rendering.render import ContextItem, Renderer
+from model_host.rendering.listing import ContextItem
+from model_host.rendering.render import Renderer
 from replica.ids import Digest
 from replica.log.body import (
     FinishReason,

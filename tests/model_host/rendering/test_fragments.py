@@ -6,7 +6,8 @@ import pytest
 
 from model_host.rendering import Template
 from model_host.rendering.fragments import Turn
-from model_host.rendering.render import ContextItem, Listing, Renderer
+from model_host.rendering.listing import ContextItem, Listing
+from model_host.rendering.render import Renderer
 from model_host.rendering.room import Room
 from model_host.rendering.template import Opening, check_template
 from replica.log.body import Message, Speaker, Text, ToolCall

@@ -10,7 +10,8 @@ from model_host.refusals import (
     TemplateUnsupported,
     ToolsUnsupported,
 )
-from model_host.rendering.render import Context, ContextItem, Listing, Rendered, Renderer
+from model_host.rendering.listing import ContextItem, Listing
+from model_host.rendering.render import Context, Rendered, Renderer
 from model_host.rendering.template import Template
 from model_host.rendering.tool_formats import HERMES, NO_TOOLS, REPLACING
 from model_host.template_sandbox import Messages
@@ -272,6 +273,14 @@ def test_tools_at_the_beginning_open_a_system_turn_that_a_system_message_continu
     assert texts(context)[:3] == [
         f"<|im_start|>system\n{SECTION}",
         "\n\nBe brief.",
+        "<|im_end|>\n<|im_start|>user\nhi",
+    ]
+
+
+def test_tools_alone_come_behind_the_system_text_of_the_template():
+    """Their turn took its place, so that a model lost the words it is trained with."""
+    assert texts(items(SUM, user("hi"), REQUEST, final=(2,)))[:2] == [
+        f"<|im_start|>system\nBe kind\n\n{SECTION}",
         "<|im_end|>\n<|im_start|>user\nhi",
     ]
 

@@ -3,7 +3,8 @@
 import pytest
 
 from model_host.refusals import ContextTooLong
-from model_host.rendering.render import Listing, Renderer
+from model_host.rendering.listing import Listing
+from model_host.rendering.render import Renderer
 from model_host.rendering.room import Room, RoomyEncoder
 from model_host.rendering.template import Template
 from tests.model_host.rendering.test_render import CHATML, ByteEncoder, items, user

@@ -1,5 +1,7 @@
 """The turns a template has: system turns, alternation, and the role of results."""
 
+from dataclasses import replace
+
 import pytest
 
 from model_host.rendering.template import Template
@@ -45,7 +47,8 @@ def test_turns_of_the_user_stand_apart_elsewhere(source: str):
 
 def test_a_template_that_wants_a_system_turn_first_is_asked_behind_one():
     wants = "{% if messages[0].role != 'system' %}{{ raise_exception('no') }}{% endif %}"
-    assert turn_rules_of(Template(wants + QWEN)) == turn_rules_of(Template(QWEN))
+    known = replace(turn_rules_of(Template(QWEN)), default_system="")
+    assert turn_rules_of(Template(wants + QWEN)) == known
 
 
 def test_a_template_without_the_role_gets_results_in_turns_of_the_user():
@@ -57,3 +60,18 @@ def test_results_are_marked_once_by_the_template_or_by_the_recipe():
     assert not turn_rules_of(Template(QWEN)).marks_results
     assert turn_rules_of(Template(CHATML)).marks_results
     assert turn_rules_of(Template(CHATML)).result_role == "tool"
+
+
+@pytest.mark.parametrize(
+    ("source", "text"),
+    [(QWEN, "You are Qwen."), (CHATML, "Be kind"), (LLAMA31, ""), (LLAMA2, ""), (MISTRAL, "")],
+)
+def test_a_template_may_have_a_system_text_of_its_own(source: str, text: str):
+    assert turn_rules_of(Template(source)).default_system == text
+
+
+def test_what_a_template_writes_before_every_turn_is_no_system_text():
+    before = "{{ 'Today.' }}" + LLAMA31
+    assert turn_rules_of(Template(before)).default_system == ""
+    alone = "{% if messages[0].role != 'system' %}Hello. {% endif %}" + LLAMA31
+    assert turn_rules_of(Template(alone)).default_system == ""
