@@ -15,7 +15,7 @@ from tokenizers import Tokenizer as Backend
 from model_host.errors import TokenizerUnknown
 
 _NAMES = ("gpt-2", "smollm", "llama-bpe", "qwen2", "tekken")
-_WHOLE = ("llama-bpe", "llama3", "tekken")
+_WHOLE = ("llama-bpe", "llama3", "llama-v3", "falcon3", "tekken")
 """Pre-tokenizers of vocabularies in which some whole words can't be produced by merges."""
 _PARTS = ("Split", "Digits", "ByteLevel")
 _KEEPS = ("Isolated", "MergedWithPrevious", "MergedWithNext", "Contiguous")
@@ -51,9 +51,9 @@ def build_pre_tokenizer(pre: str) -> pre_tokenizers.PreTokenizer:
         case "smollm":
             digits = pre_tokenizers.Digits(individual_digits=True)
             return pre_tokenizers.Sequence([digits, gpt2])
-        case "llama-bpe" | "llama3":
+        case "llama-bpe" | "llama3" | "llama-v3" | "falcon3" | "smaug-bpe":
             return _split_by(_SPLIT.replace("DIGITS", r"\p{N}{1,3}"))
-        case "qwen2" | "deepseek-r1-qwen":
+        case "qwen2" | "deepseek-r1-qwen" | "megrez":
             return _split_by(_SPLIT.replace("DIGITS", r"\p{N}"))
         case "tekken":
             return _split_by(_TEKKEN)
