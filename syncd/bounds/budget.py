@@ -27,13 +27,18 @@ def units_of(message: Message) -> int:
     """Return the units that a message costs by what it brings."""
     match message:
         case Entries(_, entries, refused):
-            return _FRAME_UNITS + _ENTRY_UNITS * (len(entries) + len(refused))
+            return units_of_entries(len(entries) + len(refused))
         case Open(heads=heads):
             return _FRAME_UNITS + _HEAD_UNITS * len(heads or ())
         case Ids(ids=ids):
             return _FRAME_UNITS + len(ids) // _IDS_PER_UNIT
         case _:
             return _FRAME_UNITS
+
+
+def units_of_entries(count: int) -> int:
+    """Return the units that a message with so many entries costs, whether they can be read."""
+    return _FRAME_UNITS + _ENTRY_UNITS * count
 
 
 def units_sent(size_bytes: int) -> int:

@@ -203,6 +203,7 @@ class SyncService:
         try:
             message = await self._driver.pacer.in_steps(pushed_steps(request), peer)
         except EntryRefused:
+            self._driver.throttle.call(peer, entries=len(request.entries))
             outcomes = await self._driver.pacer.in_steps(_unreadable_steps(request), peer)
             return pb.PushResponse(outcomes=outcomes)
 

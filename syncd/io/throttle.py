@@ -16,6 +16,7 @@ from syncd.bounds import (
     Payer,
     is_reserved,
     units_of,
+    units_of_entries,
     units_of_work,
     units_sent,
     vouched,
@@ -75,14 +76,18 @@ class Throttle:
             return STRANGERS
         return self._budget.payer(peer, peer, now)
 
-    def call(self, peer: PublicKey) -> None:
-        """Charge a call that names no conversation. Raises RateLimited if it has to wait."""
+    def call(self, peer: PublicKey, entries: int | None = None) -> None:
+        """Charge a call that names no conversation, of so many entries if it is a Push.
+
+        Raises RateLimited if it has to wait.
+        """
         now = time.monotonic()
         payer = self._payer_alone(peer, now)
         wait_s = self._budget.wait_s(payer, now)
         if wait_s > 0:
             raise RateLimited(retry_after_s=wait_s)
-        self._budget.charge(payer, units_sent(CALL_BYTES), now)
+        units = units_sent(CALL_BYTES) if entries is None else units_of_entries(entries)
+        self._budget.charge(payer, units, now)
 
     async def wait(self, peer: PublicKey, conversation: ConversationId, message: Message) -> None:
         """Return when a frame of a link may be received; nothing is read meanwhile."""

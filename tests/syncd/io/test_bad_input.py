@@ -331,3 +331,16 @@ async def test_a_push_of_which_no_entry_can_be_read_is_answered_in_steps(
     assert [o.id for o in response.outcomes] == [entry_id(entry.header) for entry in entries]
     assert {o.fault.reason for o in response.outcomes} == {"WIRE_MALFORMED"}
     assert pauses >= 3 * 4  # to find that none can be read, to name each, and to encode that
+
+
+async def test_a_push_of_which_no_entry_can_be_read_is_charged(served: ServedHub):
+    request = sync_pb2.PushRequest(entries=[log_pb2.Entry(header=b"?")])
+    push, metadata = served.stranger.sync.Push, served.stranger.metadata
+    await push(request, metadata=metadata)
+    unknown = ConversationId(bytes(32))
+    served.hub.driver.throttle.charge(
+        Writer(9).public, unknown, sent_bytes=500 * limits.BURST_UNITS
+    )
+    with pytest.raises(grpc.aio.AioRpcError) as error:
+        await push(request, metadata=metadata)
+    assert error.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED

@@ -9,7 +9,7 @@ from replica.link.messages import Ack, Entries
 from replica.log.body import Message, Speaker, Text, ToolResult
 from replica.log.entry import Entry
 from replica.refusals import NotAllowed, RateLimited
-from syncd.bounds.budget import STRANGERS, Budget
+from syncd.bounds.budget import STRANGERS, Budget, units_of_entries
 from syncd.bounds.shares import Payer
 from syncd.io import throttle as module
 from syncd.io.throttle import CALL_BYTES, Throttle
@@ -63,6 +63,15 @@ def test_calls_that_name_no_conversation_are_charged(scene: Scene) -> None:
             throttle.call(stranger)
             calls += 1
     assert calls > 1
+
+
+def test_a_push_that_cannot_be_read_is_charged_as_one_that_can(scene: Scene) -> None:
+    throttle, stranger = Throttle(scene.hub, Budget()), Writer(9).public
+    before = BURST_UNITS // units_of_entries(1000)
+    for _ in range(before + 1):
+        throttle.call(stranger, entries=1000)
+    with pytest.raises(RateLimited):
+        throttle.call(stranger, entries=1)
 
 
 def test_the_reserve_for_revocations_is_used_up(scene: Scene) -> None:
