@@ -262,15 +262,22 @@ class HubCalls:
         return response
 
     async def fetch(self, conversation: ConversationId, ids: Sequence[EntryId]) -> list[Entry]:
-        """Return the entries of `ids` that the hub holds; signatures are not checked yet."""
+        """Return the entries of `ids` that the hub holds; signatures are not checked yet.
+
+        What else the hub sends is dropped, and so is an entry that comes again.
+        """
         found: list[Entry] = []
+        awaited = set(ids)
         for at in range(0, len(ids), limits.FETCH_IDS_MAX):
             wanted = pb.FetchRequest(
                 conversation=conversation, ids=ids[at : at + limits.FETCH_IDS_MAX]
             )
             async for response in self._stream("Fetch", wanted, timeout=rpc.CALL_TIMEOUT_S):
                 raw = pb.Entries(conversation=conversation, entries=response.entries)
-                found += entries_from_pb(raw).entries
+                for entry in entries_from_pb(raw).entries:
+                    if entry.id in awaited:
+                        awaited.remove(entry.id)
+                        found.append(entry)
         return found
 
     async def watch(

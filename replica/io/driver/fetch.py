@@ -6,6 +6,7 @@ Every entry is verified before it is stored, as on the link.
 from collections.abc import Iterable
 
 from replica.conversation import Conversation
+from replica.errors import EntryRefused
 from replica.ids import ConversationId
 from replica.io.driver.replica import Replica
 from replica.log import Admitted, Duplicate, Entry
@@ -33,15 +34,23 @@ async def fetch_missing(replica: Replica, conversation: ConversationId) -> int:
 
     They are requested by id, since digests cover headers only and lane heads
     don't show missing bodies. A missing entry needs no request: its lane ends
-    before it. Raises HubUnreachable, the hub's refusal, or BodyDigestMismatch.
+    before it. Raises HubUnreachable, the hub's refusal, or BodyDigestMismatch once all other
+    bodies are stored.
     """
     held = await replica.load(conversation)
     wanted = [entry.id for entry in held.log.entries.values() if entry.body is None]
     if not wanted:
         return 0
-    found = await replica.calls().fetch(conversation, wanted)
-    filled = _admit_all(held, found)
-    await replica.keep(held, filled)
+    filled: list[Entry] = []
+    wrong: list[EntryRefused] = []
+    for entry in await replica.calls().fetch(conversation, wanted):
+        try:
+            filled += _admit_all(held, (entry,))
+        except EntryRefused as error:
+            wrong.append(error)
+    await replica.keep(held, tuple(filled))  # they are in memory, whatever came beside them
+    if wrong:
+        raise wrong[0]
     return len(filled)
 
 

@@ -66,6 +66,8 @@ class LyingHub:
         """The details of the status with which Authenticate ends, None if it succeeds."""
         self.hosts_named: pb.HostsResponse | None = None
         """The answer to Hosts; None for no answer at all."""
+        self.fetched: tuple[pb.FetchResponse, ...] = ()
+        """The answer to Fetch, whatever is asked for."""
         self._context: Any = None
 
     async def authenticate(
@@ -81,6 +83,12 @@ class LyingHub:
             await asyncio.Event().wait()
         assert self.hosts_named is not None
         return self.hosts_named
+
+    async def fetch(
+        self, _request: pb.FetchRequest, _context: rpc.Context
+    ) -> AsyncIterator[pb.FetchResponse]:
+        for response in self.fetched:
+            yield response
 
     async def link(self, frames: AsyncIterator[bytes], context: rpc.Context) -> None:
         self._context = context
@@ -111,6 +119,7 @@ async def lying(hub: LyingHub, address: str = "127.0.0.1:0") -> AsyncIterator[Ly
         "Authenticate": rpc.unary(pb.AuthenticateRequest, hub.authenticate),
         "Hosts": rpc.unary(pb.HostsRequest, hub.hosts),
         "Link": grpc.stream_stream_rpc_method_handler(hub.link),
+        "Fetch": rpc.server_stream(pb.FetchRequest, hub.fetch),
     }
     name = "antiphon.v1.SyncService"
     server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(name, handlers),))
