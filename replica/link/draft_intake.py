@@ -8,6 +8,10 @@ from replica.conversation import Conversation, Draft, DraftStream, verify_draft
 from replica.ids import PublicKey
 from replica.refusals import NotAllowed
 
+_COUNTED_BYTES_MIN = 64 * 1024
+"""What a draft counts as in its conversation, at least, so that there are few: whatever is said
+about the conversation, and each of its readers, passes over all of them (DECISIONS D686)."""
+
 
 def accept_draft(held: Conversation, draft: Draft, sender: PublicKey | None) -> bool:
     """Check a draft against the sealed request's host and keep it; return whether it is new.
@@ -25,8 +29,8 @@ def accept_draft(held: Conversation, draft: Draft, sender: PublicKey | None) -> 
     stream = held.drafts.get(draft.request)
     if stream is None or stream.run != draft.run:
         stream = DraftStream(held.id, draft.request, draft.run)
-    others = (one.memory_bytes for one in held.drafts.values() if one is not stream)
-    if sum(others) + stream.memory_bytes > limits.RUNNING_DRAFTS_BYTES_MAX:
+    others = (_counted(one) for i, one in held.drafts.items() if i != draft.request)
+    if sum(others) + _counted(stream) > limits.RUNNING_DRAFTS_BYTES_MAX:
         return False
     # Only the first frame of a run replaces another run. A late frame of an older run must
     # not discard the frames of the newer one.
@@ -34,3 +38,7 @@ def accept_draft(held: Conversation, draft: Draft, sender: PublicKey | None) -> 
         return False
     held.drafts[draft.request] = stream
     return True
+
+
+def _counted(stream: DraftStream) -> int:
+    return max(_COUNTED_BYTES_MIN, stream.memory_bytes)

@@ -72,10 +72,23 @@ def test_the_drafts_of_a_conversation_have_a_bound(
     scene: HostScene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     [draft] = scene.frames(scene.ask(), [(1,)])
-    other = DraftStream(scene.id, EntryId(b"?" * 32), RUN)
+    other = DraftStream(scene.id, EntryId(b"?" * 32), RUN, size_bytes=100_000)
     scene.held.drafts[other.request] = other
-    new = DraftStream(scene.id, draft.request, RUN).memory_bytes
+    new = 64 * 1024
     monkeypatch.setattr(limits, "RUNNING_DRAFTS_BYTES_MAX", other.memory_bytes + new - 1)
     assert not accept_draft(scene.held, draft, None)
     monkeypatch.setattr(limits, "RUNNING_DRAFTS_BYTES_MAX", other.memory_bytes + new)
     assert accept_draft(scene.held, draft, None)
+
+
+def test_small_drafts_are_few(scene: HostScene, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each message about a conversation costs as much as it has drafts. A new run needs no room."""
+    monkeypatch.setattr(limits, "RUNNING_DRAFTS_BYTES_MAX", 3 * 64 * 1024)
+    request = scene.ask()
+    for number in range(3):
+        other = DraftStream(scene.id, EntryId(bytes([number]) * 32), RUN)
+        scene.held.drafts[other.request] = other
+    assert not accept_draft(scene.held, *scene.frames(request, [(1,)]), None)
+    del scene.held.drafts[other.request]
+    assert accept_draft(scene.held, *scene.frames(request, [(1,)]), None)
+    assert accept_draft(scene.held, *scene.frames(request, [(1,)], run=RUN + 1), None)
