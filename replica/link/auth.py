@@ -32,6 +32,15 @@ class CertificateUnproved(ProofInvalid):
     )
 
 
+class ClockAhead(ProofInvalid):
+    """By the clock of this machine, the hub's challenge ended before it came."""
+
+    next_step = (
+        "Compare this machine's clock with the hub's, and set the wrong one: they differ by 15"
+        " minutes or more. Entries are kept and are sent on reconnect."
+    )
+
+
 TRANSCRIPT_TAG = b"antiphon/v1/authenticate"
 TICKET_TAG = b"antiphon/v1/ticket"
 NONCE_BYTES = 32
@@ -175,7 +184,8 @@ def prove(
     """Check the server's half and return the client's signature.
 
     `expected_server` is the pinned key. None accepts any key at first contact,
-    which is for loopback only. Raises PeerIdentityChanged for another key, and ProofInvalid.
+    which is for loopback only. Raises PeerIdentityChanged for another key, and ProofInvalid,
+    of which ClockAhead says that the challenge has expired.
     """
     public = public_key(key)
     if expected_server is not None and challenge.server_key != expected_server:
@@ -184,7 +194,7 @@ def prove(
     if challenge.certificate_digest != certificate_digest:
         raise CertificateUnproved("the server proved another TLS certificate")
     if challenge.expire_time_ms <= now_ms:
-        raise ProofInvalid("the challenge has expired; compare the two clocks")
+        raise ClockAhead
     if len(challenge.server_nonce) != NONCE_BYTES or len(challenge.certificate_digest) != 32:
         raise ProofInvalid("the challenge has wrong widths")
     try:

@@ -7,7 +7,7 @@ import pytest
 from replica.conversation import ClockInvalid
 from replica.ids import PublicKey
 from replica.limits import TICKET_LIFETIME_S
-from replica.link.auth import NO_CERTIFICATE, Authenticator, Challenge, prove
+from replica.link.auth import NO_CERTIFICATE, Authenticator, Challenge, ClockAhead, prove
 from replica.refusals import PeerIdentityChanged, ProofInvalid, Unauthenticated
 from spec.vectors.make.build import pae
 from tests.support.writers import Writer
@@ -72,8 +72,10 @@ def test_a_challenge_expires(authenticator: Authenticator) -> None:
     for now_ms in (NOW_MS + LIFETIME_MS, NOW_MS - 1):
         with pytest.raises(ProofInvalid):
             authenticator.admit(ADA.public, NONCE, challenge.expire_time_ms, proof, now_ms)
-    with pytest.raises(ProofInvalid):
+    with pytest.raises(ClockAhead) as refused:
         _prove(challenge, now_ms=NOW_MS + LIFETIME_MS)
+    assert "15 minutes" in refused.value.next_step
+    assert TICKET_LIFETIME_S == 15 * 60
 
 
 def test_a_ticket_expires_and_ends_with_the_secret(authenticator: Authenticator) -> None:
