@@ -28,6 +28,7 @@ from replica.errors import AntiphonError, ReplicaClosed
 from replica.ids import ConversationId, EntryId, Position, PublicKey
 from replica.io.calls.hub_channel import (
     HubChannel,
+    RetiredChannels,
     plain_channel,
     secure_channel,
     served_certificate,
@@ -36,7 +37,7 @@ from replica.io.serving import next_message, require_known_key, rpc, status
 from replica.io.store import HUB_KEY
 from replica.link import Fault, entries_from_pb, fault_from_pb, heads_to_pb
 from replica.log import Entry, entry_to_pb
-from replica.refusals import PinDamaged, Unauthenticated, ValueDamaged
+from replica.refusals import HubUnreachable, PinDamaged, Unauthenticated, ValueDamaged
 
 Metadata = tuple[tuple[str, bytes], ...]
 Answer = TypeVar("Answer")
@@ -79,7 +80,7 @@ class HubCalls:
         self._hub_key = hub_key
         self._ticket: bytes | None = None
         self._channel: HubChannel | None = plain_channel(address) if is_loopback(address) else None
-        self._retired: list[HubChannel] = []
+        self._retired = RetiredChannels()
         self.is_closed = False
 
     @property
@@ -99,9 +100,9 @@ class HubCalls:
     async def close(self) -> None:
         """Close the channel. Calls in progress raise ReplicaClosed, and so do later ones."""
         self.is_closed = True
-        for channel in (*self._retired, self._channel):
-            if channel is not None:
-                await channel.grpc.close()
+        await self._retired.close()
+        if self._channel is not None:
+            await self._channel.grpc.close()
 
     async def authenticate(self, *, may_reconnect: bool = True) -> tuple[PublicKey, bytes]:
         """Obtain a fresh ticket; return (hub key, ticket).
@@ -147,7 +148,8 @@ class HubCalls:
             raise
         if channel is not self._channel:
             # Calls may still run on the old one, which only a proved hub can replace.
-            self._retired += [self._channel] if self._channel is not None else []
+            if self._channel is not None:
+                self._retired.add(self._channel)
             self._channel = channel
         return done
 
@@ -305,7 +307,10 @@ class HubCalls:
 
 @contextmanager
 def _until_closed(calls: HubCalls) -> Iterator[None]:
-    """Raise ReplicaClosed for a call behind the close, or one that gRPC cancels there."""
+    """Raise ReplicaClosed for a call behind the close, or one that gRPC cancels there.
+
+    Raises HubUnreachable for a call on a channel that was replaced meanwhile.
+    """
     calls.check_open()
     try:
         yield
@@ -316,5 +321,5 @@ def _until_closed(calls: HubCalls) -> Iterator[None]:
         raise ReplicaClosed from None
     except grpc.aio.UsageError as error:
         if not calls.is_closed:
-            raise
+            raise HubUnreachable("the hub's certificate was replaced meanwhile") from error
         raise ReplicaClosed from error

@@ -10,6 +10,7 @@ the connection once the transcript has proved the certificate to be the hub's
 import asyncio
 import errno
 import hashlib
+import math
 import os
 import ssl
 from collections.abc import Callable
@@ -58,6 +59,33 @@ def plain_channel(address: str) -> HubChannel:
     note_grpc()
     channel = grpc.aio.insecure_channel(address, options=rpc.CHANNEL_OPTIONS)
     return HubChannel(channel, NO_CERTIFICATE)
+
+
+class RetiredChannels:
+    """Channels that others have replaced. Each is closed as soon as no call runs on it.
+
+    A hub may show another certificate at each proof of its key.
+    """
+
+    def __init__(self) -> None:
+        """Start with none."""
+        self._closing: dict[asyncio.Task[None], HubChannel] = {}
+
+    def __len__(self) -> int:
+        """Count those on which calls run."""
+        return len(self._closing)
+
+    def add(self, channel: HubChannel) -> None:
+        """Take no more calls on a channel, and close it behind those that run."""
+        closing = asyncio.create_task(channel.grpc.close(math.inf), name="retired channel")
+        self._closing[closing] = channel
+        closing.add_done_callback(lambda ended: self._closing.pop(ended, None))
+
+    async def close(self) -> None:
+        """Close all at once, with the calls that run."""
+        for closing, channel in tuple(self._closing.items()):
+            closing.cancel()
+            await channel.grpc.close()
 
 
 async def open_channel(address: str) -> HubChannel:

@@ -20,6 +20,8 @@ from replica.io.calls.hub_channel import open_channel
 from replica.io.files.certificate import CertificateFile, make_certificate
 from replica.io.serving.grpc_server import listen
 from replica.io.serving.tls_refusals import HubKeyUnknown, TlsRequired
+from replica.link.codec import decode_frame, encode_frame
+from replica.link.messages import Hello, Ping, Pong, Welcome
 from replica.log import Genesis
 from replica.log.entry import public_key
 from replica.refusals import ArgumentInvalid, HubUnreachable, PeerIdentityChanged, ProofInvalid
@@ -126,6 +128,58 @@ async def test_a_relay_with_its_own_certificate_is_noticed(
         await relay.stop()
         assert relay.steps == 1  # the client's signature was never sent
         assert await pinned_key(store, relay.address) is None
+
+
+async def test_a_connection_behind_a_renewed_certificate_ends_with_its_last_call(
+    hub: HubServer, store: Store
+) -> None:
+    """Its calls go on until then, however often the hub shows another certificate."""
+    assert hub.certificate is not None
+    calls = HubCalls(hub.addresses[1], ME, store, hub.key)
+    _, ticket = await calls.authenticate()
+    first = calls.channel
+    metadata = ((rpc.TICKET_METADATA, ticket),)
+    link = first.stream_stream("/antiphon.v1.SyncService/Link")(metadata=metadata)
+    await link.write(encode_frame(Hello((1,)), "to_hub"))
+    assert isinstance(decode_frame(await link.read(), "to_client"), Welcome)
+    for _ in range(3):
+        hub.certificate.current = make_certificate(datetime.now(UTC))
+        await calls.authenticate()
+    await until(lambda: len(calls._retired) == 1)
+    await link.write(encode_frame(Ping(1), "to_hub"))
+    assert isinstance(decode_frame(await link.read(), "to_client"), Pong)
+    with pytest.raises(grpc.aio.UsageError):
+        first.stream_stream("/antiphon.v1.SyncService/Link")()
+    link.cancel()
+    await until(lambda: not len(calls._retired))
+    await calls.close()
+
+
+async def test_a_proof_on_a_connection_that_was_replaced_meanwhile_may_be_made_again(
+    hub: HubServer, store: Store
+) -> None:
+    calls = HubCalls(hub.addresses[1], ME, store, hub.key)
+    await calls.authenticate()
+    await calls.channel.close()  # as behind a renewed certificate, once no call runs on it
+    with pytest.raises(HubUnreachable, match="replaced meanwhile"):
+        await calls.authenticate(may_reconnect=False)
+    await calls.close()
+
+
+async def test_a_close_ends_the_calls_behind_a_renewed_certificate_too(
+    hub: HubServer, store: Store
+) -> None:
+    assert hub.certificate is not None
+    calls = HubCalls(hub.addresses[1], ME, store, hub.key)
+    _, ticket = await calls.authenticate()
+    metadata = ((rpc.TICKET_METADATA, ticket),)
+    link = calls.channel.stream_stream("/antiphon.v1.SyncService/Link")(metadata=metadata)
+    hub.certificate.current = make_certificate(datetime.now(UTC))
+    await calls.authenticate()
+    assert len(calls._retired) == 1
+    await calls.close()
+    assert link.cancelled()
+    await until(lambda: not len(calls._retired))
 
 
 async def test_a_renewed_certificate_costs_a_new_connection(hub: HubServer, store: Store) -> None:
