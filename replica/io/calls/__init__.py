@@ -5,7 +5,7 @@ from replica.io.calls.call_end import CallEnd, typed_end
 from replica.io.calls.host_calls import ArchiveTooLarge, HostCalls, HostUnreachable
 from replica.io.calls.host_views import ContextPages, HostSample, PagedEntry, RunningRequest
 from replica.io.calls.hub_calls import HubCalls, pin, pinned_key
-from replica.io.calls.hub_channel import open_channel
+from replica.io.calls.hub_channel import TlsOnLoopback, open_channel
 from replica.io.calls.replays import (
     ReplayEvent,
     ReplayProgress,
@@ -29,6 +29,7 @@ __all__ = [
     "ReplayEvent",
     "ReplayProgress",
     "RunningRequest",
+    "TlsOnLoopback",
     "cut_short",
     "decode_receipt",
     "encode_receipt",

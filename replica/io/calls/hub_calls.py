@@ -29,6 +29,7 @@ from replica.ids import ConversationId, EntryId, Position, PublicKey
 from replica.io.calls.hub_channel import (
     HubChannel,
     RetiredChannels,
+    explained,
     plain_channel,
     secure_channel,
     served_certificate,
@@ -142,9 +143,11 @@ class HubCalls:
         try:
             done = await rpc.obtain_ticket(call, self._key, expected, channel.certificate_digest)
             self.check_open()  # else nobody would close this channel
-        except BaseException:
+        except BaseException as error:
             if channel is not self._channel:
                 await channel.grpc.close()
+            if isinstance(error, HubUnreachable):
+                raise await explained(self.address, error) from error
             raise
         if channel is not self._channel:
             # Calls may still run on the old one, which only a proved hub can replace.

@@ -29,6 +29,17 @@ from replica.refusals import HubUnreachable
 HANDSHAKE_TIMEOUT_S = 10.0
 _NO_TLS = frozenset({"WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "HTTP_REQUEST"})
 """What OpenSSL calls the answer of a server that has no TLS."""
+_HUNG_UP = "Socket closed"
+"""Words of gRPC for a peer that ends a connection where it was to begin HTTP/2."""
+
+
+class TlsOnLoopback(HubUnreachable):
+    """What listens at this address has TLS, which is not used on loopback."""
+
+    next_step = (
+        "Use the machine's other address, as members elsewhere do. Or let the hub listen on"
+        " loopback too, on another port: `--listen 0.0.0.0:7411,127.0.0.1:7412`, and use that."
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +134,20 @@ def _words_of(error: Exception) -> str:
     # The words of asyncio name its own calls.
     known = error.errno in errno.errorcode
     return (os.strerror(error.errno) if known else error.strerror or str(error)).lower()
+
+
+async def explained(address: str, error: HubUnreachable) -> HubUnreachable:
+    """Return why there is no plain connection to `address`: TlsOnLoopback, or `error`.
+
+    A hub that listens on all addresses of its machine has TLS on loopback as well.
+    """
+    if not is_loopback(address) or _HUNG_UP not in error.detail:
+        return error
+    try:
+        await served_certificate(address)
+    except HubUnreachable:
+        return error
+    return TlsOnLoopback(f"{address} has TLS, which is not used on loopback")
 
 
 async def served_certificate(address: str) -> bytes:

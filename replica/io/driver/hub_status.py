@@ -8,6 +8,7 @@ from replica.conversation import Conversation, means_removal, refusal_of
 from replica.core import ReplicaCore, ReplicaEffects
 from replica.errors import AntiphonError
 from replica.ids import ConversationId, EntryId, PublicKey, short
+from replica.io.calls import TlsOnLoopback
 from replica.io.driver.hub_link import HubLink
 from replica.io.driver.saved_endings import SavedEndings
 from replica.io.process import Repeated, get_logger
@@ -281,7 +282,7 @@ def any_vouched(hosts: Iterable[LinkedHost]) -> bool:
 def means_away(error: AntiphonError) -> bool:
     """Say whether an error of the link is that no hub answers; it comes back by itself then.
 
-    A clock that is off is set by a person.
+    A clock that is off is set by a person, and so is a wrong address.
     """
-    is_clock = isinstance(error, CertificateOutdated)
-    return isinstance(error, HubUnreachable | LinkIdle) and not is_clock
+    is_lasting = isinstance(error, CertificateOutdated | TlsOnLoopback)
+    return isinstance(error, HubUnreachable | LinkIdle) and not is_lasting

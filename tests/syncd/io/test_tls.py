@@ -16,7 +16,7 @@ from replica.errors import ReplicaClosed
 from replica.ids import PublicKey
 from replica.io import Replica, Store, linked_hosts, means_away, pinned_key, rpc
 from replica.io.calls.hub_calls import HubCalls
-from replica.io.calls.hub_channel import open_channel
+from replica.io.calls.hub_channel import TlsOnLoopback, open_channel
 from replica.io.files.certificate import CertificateFile, make_certificate
 from replica.io.serving.grpc_server import listen
 from replica.io.serving.tls_refusals import HubKeyUnknown, TlsRequired
@@ -128,6 +128,25 @@ async def test_a_relay_with_its_own_certificate_is_noticed(
         await relay.stop()
         assert relay.steps == 1  # the client's signature was never sent
         assert await pinned_key(store, relay.address) is None
+
+
+async def test_tls_on_loopback_is_told_from_a_hub_that_is_away(
+    hub: HubServer, store: Store
+) -> None:
+    """A hub that listens on 0.0.0.0, or one in a container, has it there too."""
+    assert hub.certificate is not None
+    both = grpc.aio.server()
+    port = both.add_secure_port("127.0.0.1:0", hub.certificate.credentials())
+    await both.start()
+    calls = HubCalls(f"127.0.0.1:{port}", ME, store)
+    with pytest.raises(TlsOnLoopback, match=f"{port} has TLS") as refused:
+        await calls.authenticate()
+    assert not means_away(refused.value)
+    await both.stop(None)
+    with pytest.raises(HubUnreachable) as absent:
+        await calls.authenticate()
+    assert means_away(absent.value)
+    await calls.close()
 
 
 async def test_a_connection_behind_a_renewed_certificate_ends_with_its_last_call(
