@@ -7,7 +7,7 @@ from collections.abc import Callable, Hashable
 SAY_S = 60.0
 """Time within which a line about the same state is not repeated."""
 STATES_MAX = 64
-"""States remembered; of one more, the one that was said first is forgotten."""
+"""States remembered, and so the most lines within SAY_S: what differs may be a peer's words."""
 
 
 class Repeated:
@@ -21,15 +21,19 @@ class Repeated:
     def due(self, state: Hashable) -> int:
         """Note that a state was met again; return how often since its last line, 0 if none is due.
 
-        A state that was not met before is due at once, whatever was said about others.
+        A state that was not met before is due at once, unless lines about STATES_MAX others are
+        younger than SAY_S.
         """
         now = self._clock()
         said, unsaid = self._said.get(state, (None, 0))
         if said is not None and now - said < SAY_S:
             self._said[state] = said, unsaid + 1
             return 0
+        if said is None and len(self._said) == STATES_MAX:
+            oldest, _ = next(iter(self._said.values()))
+            if now - oldest < SAY_S:
+                return 0
+            self._said.popitem(last=False)
         self._said[state] = now, 0
         self._said.move_to_end(state)
-        if len(self._said) > STATES_MAX:
-            self._said.popitem(last=False)
         return unsaid + 1

@@ -32,8 +32,14 @@ def test_another_state_is_said_at_once():
     ]  # fmt: skip
 
 
-def test_a_bounded_number_of_states_is_remembered():
-    lines = Repeated(Clock())
-    assert all(lines.due(state) for state in range(STATES_MAX + 1))
-    assert lines.due(STATES_MAX) == 0
-    assert lines.due(0) == 1
+def test_a_bounded_number_of_lines_is_said_in_a_minute():
+    """A hub may invent reasons and entries, one for each fault that it sends."""
+    clock = Clock()
+    lines = Repeated(clock)
+    assert all(lines.due(state) for state in range(STATES_MAX))
+    assert not any(lines.due(state) for state in range(STATES_MAX, 1000))
+    clock.now = SAY_S
+    assert lines.due(1) == 1
+    assert lines.due(1000) == 1
+    assert all(lines.due(state) for state in range(2, STATES_MAX))
+    assert lines.due(1001) == 0
