@@ -53,6 +53,8 @@ FETCH_S_MIN = 1.0
 FETCHES_MAX = 2
 RETRY_S = 60.0
 """Time before an upload is tried again that failed, or for which the hub is away."""
+RETRY_S_MAX = 3600.0
+"""The longest such time, whatever the hub asks for."""
 REFUSED_MAX = 1024
 """Entries remembered whose archives failed a check."""
 
@@ -260,7 +262,8 @@ class HubCheckpoints:
             log.warning("checkpoint not uploaded", times=times, **_fields(held, error))
         is_due = self._uploading is not None and held.id not in self._due
         if error.retryable and is_due:
-            self._due.put(held.id, offer, max(RETRY_S, error.retry_after_s or 0))
+            wait_s = max(RETRY_S, error.retry_after_s or 0)
+            self._due.put(held.id, offer, min(wait_s, RETRY_S_MAX))
 
     async def _upload(self, held: Conversation, offer: Offer) -> None:
         """Upload the newest checkpoint of a profile, if it is worth it and there is room."""

@@ -206,9 +206,6 @@ class HubCalls:
             await self.authenticate()
         return ((rpc.TICKET_METADATA, self._ticket or b""),)
 
-    async def _call(self, name: str, request: Any) -> Any:
-        return await self.unary(SyncServiceStub, name, request)
-
     async def unary(
         self, service: Any, name: str, request: Any, timeout_s: float | None = None
     ) -> Any:
@@ -255,7 +252,7 @@ class HubCalls:
         request = pb.PushRequest(
             conversation=conversation, entries=[entry_to_pb(e) for e in entries]
         )
-        response = await self._call("Push", request)
+        response = await self.unary(SyncServiceStub, "Push", request)
         return {
             EntryId(o.id): None if o.durable else fault_from_pb(o.fault) for o in response.outcomes
         }
@@ -263,27 +260,31 @@ class HubCalls:
     async def resolve(self, conversation: ConversationId, entry: EntryId) -> pb.ResolveResponse:
         """Return the fate of an entry; of a request, also its seal and generation."""
         request = pb.ResolveRequest(conversation=conversation, id=entry)
-        response: pb.ResolveResponse = await self._call("Resolve", request)
+        response: pb.ResolveResponse = await self.unary(SyncServiceStub, "Resolve", request)
         return response
 
     async def fetch(self, conversation: ConversationId, ids: Sequence[EntryId]) -> list[Entry]:
-        """Return the entries of `ids` that the hub holds; signatures are not checked yet.
+        """Return the entries of `ids` that the hub holds; see `fetched`."""
+        return [one async for entries in self.fetched(conversation, ids) for one in entries]
 
-        What else the hub sends is dropped, and so is an entry that comes again.
+    async def fetched(
+        self, conversation: ConversationId, ids: Sequence[EntryId]
+    ) -> AsyncGenerator[tuple[Entry, ...], None]:
+        """Yield those entries of `ids` that the hub holds; signatures are not checked yet.
+
+        What else the hub sends is dropped, and so is an entry that comes again. Raises
+        HubUnreachable if none of them comes for 20 s, and the hub's refusal.
         """
-        found: list[Entry] = []
         awaited = set(ids)
         for at in range(0, len(ids), limits.FETCH_IDS_MAX):
             wanted = pb.FetchRequest(
                 conversation=conversation, ids=ids[at : at + limits.FETCH_IDS_MAX]
             )
-            async for response in self._stream("Fetch", wanted, timeout=rpc.CALL_TIMEOUT_S):
-                raw = pb.Entries(conversation=conversation, entries=response.entries)
-                for entry in entries_from_pb(raw).entries:
-                    if entry.id in awaited:
-                        awaited.remove(entry.id)
-                        found.append(entry)
-        return found
+            async with aclosing(self._stream("Fetch", wanted)) as responses:
+                while (
+                    entries := await _next_awaited(responses, conversation, awaited)
+                ) is not None:
+                    yield entries
 
     async def watch(
         self, conversation: ConversationId, cursor: Iterable[Position]
@@ -304,7 +305,9 @@ class HubCalls:
 
     async def delete(self, conversation: ConversationId) -> int:
         """Delete a conversation from the hub (owners only); return the number of entries."""
-        response = await self._call("Delete", pb.DeleteRequest(conversation=conversation))
+        response = await self.unary(
+            SyncServiceStub, "Delete", pb.DeleteRequest(conversation=conversation)
+        )
         return int(response.entries)
 
 
@@ -326,3 +329,27 @@ def _until_closed(calls: HubCalls) -> Iterator[None]:
         if not calls.is_closed:
             raise HubUnreachable("the hub's certificate was replaced meanwhile") from error
         raise ReplicaClosed from error
+
+
+async def _next_awaited(
+    responses: AsyncIterator[pb.FetchResponse],
+    conversation: ConversationId,
+    awaited: set[EntryId],
+) -> tuple[Entry, ...] | None:
+    """Return the next entries that are still awaited, None at the end. Raises HubUnreachable.
+
+    A Fetch may take long, as one of many bodies over a slow line; each of its steps may not.
+    """
+    try:
+        async with asyncio.timeout(rpc.CALL_TIMEOUT_S):
+            while (response := await anext(responses, None)) is not None:
+                raw = pb.Entries(conversation=conversation, entries=response.entries)
+                sent = entries_from_pb(raw).entries
+                entries = {entry.id: entry for entry in sent if entry.id in awaited}
+                awaited.difference_update(entries)
+                if entries:
+                    return tuple(entries.values())
+    except TimeoutError as error:
+        silence = f"nothing that was asked for came for {rpc.CALL_TIMEOUT_S:.0f} s"
+        raise HubUnreachable(silence) from error
+    return None

@@ -4,6 +4,7 @@ Every entry is verified before it is stored, as on the link.
 """
 
 from collections.abc import Iterable
+from contextlib import aclosing
 
 from replica.conversation import Conversation
 from replica.errors import EntryRefused
@@ -41,17 +42,22 @@ async def fetch_missing(replica: Replica, conversation: ConversationId) -> int:
     wanted = [entry.id for entry in held.log.entries.values() if entry.body is None]
     if not wanted:
         return 0
-    filled: list[Entry] = []
+    filled = 0
     wrong: list[EntryRefused] = []
-    for entry in await replica.calls().fetch(conversation, wanted):
-        try:
-            filled += _admit_all(held, (entry,))
-        except EntryRefused as error:
-            wrong.append(error)
-    await replica.keep(held, tuple(filled))  # they are in memory, whatever came beside them
+    async with aclosing(replica.calls().fetched(conversation, wanted)) as fetched:
+        async for entries in fetched:
+            new: list[Entry] = []
+            for entry in entries:
+                try:
+                    new += _admit_all(held, (entry,))
+                except EntryRefused as error:
+                    wrong.append(error)
+            # They are in memory, whatever came beside them, and whether more come.
+            await replica.keep(held, tuple(new))
+            filled += len(new)
     if wrong:
         raise wrong[0]
-    return len(filled)
+    return filled
 
 
 def _admit_all(held: Conversation, entries: Iterable[Entry]) -> tuple[Entry, ...]:

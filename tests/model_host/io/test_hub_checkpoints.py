@@ -201,9 +201,10 @@ async def test_an_upload_that_failed_is_tried_again_and_leaves_nothing_of_itself
 
         async def refuse_once(*_: object) -> None:
             monkeypatch.setattr(BlobCalls, "remove", remove)
-            raise Unavailable("the hub stops")
+            raise Unavailable("the hub stops", retry_after_s=1e9)
 
         monkeypatch.setattr(hub_checkpoints, "RETRY_S", 0)
+        monkeypatch.setattr(hub_checkpoints, "RETRY_S_MAX", 0)
         monkeypatch.setattr(BlobCalls, "write", write_half)
         await talk.ask(TWO_CHUNKS, tokens=2)
         await until(lambda: checkpoints(talk))

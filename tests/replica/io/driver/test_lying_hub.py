@@ -68,6 +68,8 @@ class LyingHub:
         """The answer to Hosts; None for no answer at all."""
         self.fetched: tuple[pb.FetchResponse, ...] = ()
         """The answer to Fetch, whatever is asked for."""
+        self.fetch_ends = True
+        """Whether a Fetch ends behind its answer."""
         self._context: Any = None
 
     async def authenticate(
@@ -89,6 +91,8 @@ class LyingHub:
     ) -> AsyncIterator[pb.FetchResponse]:
         for response in self.fetched:
             yield response
+        if not self.fetch_ends:
+            await asyncio.Event().wait()
 
     async def link(self, frames: AsyncIterator[bytes], context: rpc.Context) -> None:
         self._context = context
