@@ -107,6 +107,7 @@ from replica.io.process import (
     uses_grpc,
 )
 from replica.io.requests import (
+    OWNER_NOT_SERVED,
     AnswerOverdue,
     AnswerWatch,
     Asked,
@@ -125,6 +126,7 @@ from replica.io.requests import (
     answers,
     cancels,
     choose_host,
+    hindrance,
     hosts_of,
     linked_hosts,
     turns,
@@ -176,6 +178,7 @@ __all__ = [
     "FILE_MODE",
     "INSTALL_HOST",
     "LOOK_AGAIN_S",
+    "OWNER_NOT_SERVED",
     "STOP_GRACE_S",
     "TYPED_AS",
     "AnswerOverdue",
@@ -266,6 +269,7 @@ __all__ = [
     "has_lost_grpc",
     "hear_list",
     "held_at_hub",
+    "hindrance",
     "hosts_of",
     "import_entries",
     "invite",

@@ -1,17 +1,16 @@
-"""Why an awaited answer is silent: its host was removed, is gone, or does not serve the owner.
+"""Why an awaited answer is silent: its host was removed, is gone, or can't go on with it.
 
 While an answer is silent, the hub is asked for its hosts again and again; a host that was killed
-is missed within three seconds. A host that is there is asked itself, until it answers once.
+is missed within three seconds. A host that is there is asked itself.
 """
 
 import asyncio
 import time
 from collections.abc import Callable
 
-from replica.conversation import is_loopback
 from replica.errors import AntiphonError
 from replica.ids import ConversationId, PublicKey
-from replica.io import HostCalls, Replica, hosts_of
+from replica.io import OWNER_NOT_SERVED, Replica, hindrance, hosts_of
 
 SILENCE_S = 1.0
 """Time without news of an answer after which the hub is asked."""
@@ -20,7 +19,7 @@ LOOK_EVERY_S = 0.25
 GONE = "its host left the hub; waiting for it"
 REMOVED = "its host was removed; no answer comes"
 NOT_SERVED = "its host does not serve your conversations; ask its operator, or name another host"
-_REASON = "OWNER_NOT_SERVED"
+HINDERED = "its host can't go on with it [{}], and tries again; its operator can look into it"
 
 
 class HostPresence:
@@ -31,8 +30,10 @@ class HostPresence:
         self._replica = replica
         self._conversation = conversation
         self._linked: frozenset[PublicKey] | None = None
-        self._refusing: dict[PublicKey, bool] = {}
-        """Hosts that have answered, and whether they do not serve the conversation."""
+        self._hindrances: dict[PublicKey, str] = {}
+        """The reasons of errors that keep hosts from the conversation."""
+        self._unhindered: set[PublicKey] = set()
+        """Hosts whose last answer named none."""
         self._heard_s = time.monotonic()
         self._asked_s = 0.0
         self._asking: asyncio.Task[None] | None = None
@@ -41,6 +42,7 @@ class HostPresence:
         """Note that something was heard of the answer."""
         self._heard_s = time.monotonic()
         self._linked = None
+        self._hindrances.clear()
 
     def delay(self, host: PublicKey) -> str:
         """Return why the host is silent, as far as is known; empty otherwise. May ask again."""
@@ -56,7 +58,10 @@ class HostPresence:
             return ""
         if host not in self._linked:
             return GONE
-        return NOT_SERVED if self._refusing.get(host) else ""
+        reason = self._hindrances.get(host)
+        if reason == OWNER_NOT_SERVED:
+            return NOT_SERVED
+        return HINDERED.format(reason) if reason else ""
 
     async def report(self, host: PublicKey, say: Callable[[str], None]) -> None:
         """Say once, until it is heard of again, why the host is silent; never returns."""
@@ -80,7 +85,7 @@ class HostPresence:
             found = await hosts_of(replica.calls())
             replica.hub.learn(found)
             addresses = {one.key: one.info.address for one in found}
-            if host in addresses and host not in self._refusing:
+            if host in addresses:
                 await self._ask_host(host, addresses[host])
             self._linked = frozenset(addresses)
         except AntiphonError:
@@ -89,14 +94,14 @@ class HostPresence:
             self._asking = None
 
     async def _ask_host(self, host: PublicKey, address: str) -> None:
-        """Ask a host on this machine whether it leaves the conversation out."""
-        if not is_loopback(address):
-            return
         try:
-            async with HostCalls(address, self._replica.key, host) as calls:
-                await calls.list_checkpoints(self._conversation)
-        except AntiphonError as error:
-            if error.reason == _REASON:
-                self._refusing[host] = True
+            found = await hindrance(self._replica, self._conversation, host, address)
+        except AntiphonError:
             return  # it may not know the conversation yet, and is asked again
-        self._refusing[host] = False
+        if found:
+            self._hindrances[host] = found
+            self._unhindered.discard(host)
+        elif host in self._unhindered:
+            self._hindrances.pop(host, None)
+        else:  # of a request that it is trying again just now, it names none
+            self._unhindered.add(host)

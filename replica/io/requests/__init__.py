@@ -18,10 +18,12 @@ from replica.io.requests.answers import (
 )
 from replica.io.requests.asked_host import HostMissing, choose_host
 from replica.io.requests.awaited_host import AwaitedHost
+from replica.io.requests.hindrance import OWNER_NOT_SERVED, hindrance
 from replica.io.requests.linked_hosts import hosts_of, learn_hosts, linked_hosts
 from replica.io.requests.turns import RequestOptions, say_as_system
 
 __all__ = [
+    "OWNER_NOT_SERVED",
     "AnswerOverdue",
     "AnswerWatch",
     "Asked",
@@ -40,6 +42,7 @@ __all__ = [
     "answers",
     "cancels",
     "choose_host",
+    "hindrance",
     "hosts_of",
     "learn_hosts",
     "linked_hosts",

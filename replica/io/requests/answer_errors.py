@@ -61,6 +61,14 @@ def not_cancelled(error: HostGone) -> HostGone:
     return with_step(error, f"{first} {HostGone.next_step}")
 
 
+def hindered(error: AnswerOverdue, reason: str) -> AnswerOverdue:
+    """Return an error without news with the reason that its host names for it."""
+    told = AnswerOverdue(
+        f"{error.detail}; its host can't go on with it [{reason}]", request=error.request
+    )
+    return with_step(told, f"Ask the operator of its host to mend that. {AnswerOverdue.next_step}")
+
+
 def overdue(
     hub: HubStatus, request: EntryId, silent_s: float, calls: Sequence[OpenCall] = ()
 ) -> AnswerOverdue:

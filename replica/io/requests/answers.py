@@ -28,7 +28,7 @@ from replica.conversation import (
 from replica.errors import AntiphonError, StoreError
 from replica.ids import ConversationId, EntryId
 from replica.io.driver import Replica
-from replica.io.requests.answer_errors import AnswerNotBegun, overdue
+from replica.io.requests.answer_errors import AnswerNotBegun, AnswerOverdue, hindered, overdue
 from replica.io.requests.awaited_host import AwaitedHost
 from replica.io.serving import error_of, now_ms
 from replica.link import (
@@ -140,7 +140,13 @@ async def follow_answer(
                 if isinstance(event, Finished):
                     return
             look_s = await host.look(await replica.load(conversation))
-            await watch.wait(silence_max_s, look_s)
+            try:
+                await watch.wait(silence_max_s, look_s)
+            except AnswerOverdue as error:
+                reason = await host.hindrance(await replica.load(conversation))
+                if not reason:
+                    raise
+                raise hindered(error, reason) from None
     finally:
         watch.stop()
 

@@ -1,13 +1,19 @@
-"""The host of an awaited answer: one that is gone for good answers nothing (DECISIONS D631)."""
+"""The host of an awaited answer: one that is gone for good answers nothing (DECISIONS D631).
 
+One that is there may say itself what keeps it from the answer (DECISIONS D692).
+"""
+
+import asyncio
 import time
+from contextlib import suppress
 
 from replica.conversation import Conversation
 from replica.errors import AntiphonError
 from replica.ids import EntryId, PublicKey, short
 from replica.io.driver import Replica
 from replica.io.requests.answer_errors import HostGone, not_cancelled
-from replica.io.requests.linked_hosts import hosts_of
+from replica.io.requests.hindrance import hindrance
+from replica.io.requests.linked_hosts import HOSTS_WAIT_S, hosts_of
 
 LOOK_S = 2.0
 """Seconds after which the hub is asked again whether it has the host."""
@@ -47,6 +53,22 @@ class AwaitedHost:
                 detail = f"it was cancelled, and its host {short(asked.host)} has left the hub"
                 raise HostGone(detail, request=self._request)
         return LOOK_S
+
+    async def hindrance(self, held: Conversation) -> str:
+        """Return the reason of the error that keeps the host from the request, as it says itself.
+
+        Empty where it says nothing, or is not there.
+        """
+        asked = held.order.request(self._request)
+        if asked is None or not self._replica.hub.is_linked:
+            return ""
+        with suppress(AntiphonError, TimeoutError):  # then no more is known than before
+            async with asyncio.timeout(HOSTS_WAIT_S):
+                found = await hosts_of(self._replica.calls())
+                addresses = {one.key: one.info.address for one in found}
+                if address := addresses.get(asked.host):
+                    return await hindrance(self._replica, held.id, asked.host, address)
+        return ""
 
     async def _has_left(self, host: PublicKey) -> bool:
         """Say whether the hub is linked and has no such host."""

@@ -9,12 +9,15 @@ from typing import NoReturn
 import pytest
 from structlog.testing import capture_logs
 
+from antiphon.cli.common import HostPresence
 from model_host.errors import CheckpointWriteFailed
 from model_host.generation import JournalHead
 from model_host.io.answers import host as host_module
 from model_host.io.files.journal import Journal
 from replica.errors import StoreError
+from replica.io import AnswerOverdue
 from replica.io.calls.host_calls import HostCalls
+from replica.io.requests.answers import follow_answer
 from replica.refusals import StoreReadOnly
 from tests.model_host.io.served_host import ServedHost
 from tests.model_host.io.test_archive_service import has_log
@@ -131,6 +134,45 @@ async def test_a_request_that_finds_the_folder_of_journals_denied_is_said_to_be_
             await until(lambda: len(tries) > 5)
         assert len((await talk.answer(request)).token_ids) == 3
     assert [line["event"] for line in lines].count("resuming") == 1
+
+
+async def test_a_wait_for_an_answer_that_can_t_be_written_ends_with_the_reason_of_the_host(
+    served: ServedHost, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(host_module, "RETRY_AFTER_S", 3.0)  # it is asked between two tries
+    async with served.host() as host:
+        talk = await Talk.begin(served.replica, host.key)
+        with mode(served.folder / "host" / "journal", 0o500):
+            await talk.say("Name a colour.")
+            request = await talk.request(tokens=3)
+            following = follow_answer(talk.replica, talk.id, request, silence_max_s=0.5)
+            with pytest.raises(AnswerOverdue) as caught:
+                async for _ in following:
+                    pass
+        error = caught.value
+        assert str(error).endswith("; its host can't go on with it [STORE_FAILED]")
+        assert (error.reason, error.request) == (AnswerOverdue.reason, request)
+        assert error.next_step.startswith("Ask the operator of its host to mend that. The request")
+        assert len((await talk.answer(request)).token_ids) == 3
+
+
+@pytest.mark.parametrize(("name", "number"), [("journal", 0o500), ("log", 0)])
+async def test_a_command_says_what_keeps_a_host_from_an_answer(
+    served: ServedHost, name: str, number: int
+):
+    async with served.host() as host:
+        talk = await Talk.begin(served.replica, host.key)
+        await talk.ask("Name a colour.", tokens=3)
+        presence = HostPresence(talk.replica, talk.id)
+        with mode(served.folder / "host" / name, number):
+            await talk.say("Name another.")
+            request = await talk.request(tokens=3)
+            await until(lambda: "[STORE_FAILED]" in presence.delay(host.key))
+        assert len((await talk.answer(request)).token_ids) == 3
+        await until(lambda: presence.delay(host.key) == "")
+        presence.note_news()
+        assert presence.delay(host.key) == ""
+        await presence.stop()
 
 
 async def test_a_host_does_not_start_on_a_log_folder_that_is_denied(served: ServedHost):
