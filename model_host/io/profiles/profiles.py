@@ -179,7 +179,8 @@ class Profiles:
     ) -> None:
         """Load a profile in place of others, whose threads end first."""
         await asyncio.gather(*map(self._close, ending))
-        log.info("loading profile", model=offer.profile.name, numerics=offer.profile.numerics)
+        name = self.offers.name_of(offer)
+        log.info("loading profile", model=name, numerics=offer.profile.numerics)
         self.add(offer, await self._in_thread(offer, self._load_engine, offer, model))
 
     async def _in_thread(
@@ -223,7 +224,7 @@ class Profiles:
         self._residency.remove(digest)
         loaded = self._loaded.pop(digest)
         self._watching.pop(digest).cancel()
-        log.info("unloading profile", model=loaded.offer.profile.name)
+        log.info("unloading profile", model=self.offers.name_of(loaded.offer))
         return loaded.thread
 
     async def _close(self, thread: EngineThread) -> None:

@@ -82,6 +82,30 @@ async def test_an_idle_profile_makes_room_for_another(tmp_path: Path):
             await two.host.profiles.manifests(two.talk.id)
 
 
+async def test_the_log_tells_the_profiles_of_one_model_apart(tmp_path: Path):
+    model = write_model(tmp_path / "one")
+    config = HostConfig(
+        data_dir=tmp_path / "host",
+        hub="127.0.0.1:9",
+        model=(f"{model}@bf16", f"{model}@fp32"),
+        kv_bytes_max=KV_BYTES,
+        memory_bytes_max=ONE,
+    )
+    with structlog.testing.capture_logs() as lines:
+        async with start(config) as host:
+            first, second = host.profiles.offers.all
+            for offer in (second, first):
+                async with host.profiles.using(offer):
+                    pass
+    told = [(each["event"], each["model"]) for each in lines if "loading profile" in each["event"]]
+    assert told == [
+        ("unloading profile", "one@bf16"),
+        ("loading profile", "one@fp32"),
+        ("unloading profile", "one@fp32"),
+        ("loading profile", "one@bf16"),
+    ]
+
+
 async def test_a_profile_with_running_work_is_waited_for(tmp_path: Path):
     async with two_profiles(tmp_path, memory_bytes_max=ONE) as two:
         profiles, order = two.host.profiles, list[str]()
