@@ -255,6 +255,7 @@ class RequestHandler:
                 namespace=spaces.stored(held),
             )
             if held.order.seal_of.get(run.plan.request_id) not in (None, run.seal_id):
+                self._journals.discard(run.plan.request_id)  # no run goes on under this seal
                 raise self._foreign.note(held.id, _counting(held, run.plan.request_id))
             generation_id = await self._writer.append(
                 held, run, driver.usage, driver.frames.digest, head

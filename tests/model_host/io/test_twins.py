@@ -43,6 +43,11 @@ def written(talk: Talk, host: HostServer, kind: type) -> list[object]:
     return [body for body in bodies if isinstance(body, kind)]
 
 
+def journals(folder: Path) -> list[Path]:
+    """Return the journals of all hosts."""
+    return [*folder.glob("*/journal/*")]
+
+
 async def until_left(logs: Logs) -> dict[str, object]:
     """Wait until a host has said that it leaves a request to the other one; return the line."""
 
@@ -201,6 +206,8 @@ async def test_a_twin_whose_seal_counts_answers_under_it(
             await until_left(logs)
         assert answer.finish_reason == FinishReason.LENGTH
         await until(lambda: not one.host.running and not two.host.running)
+        # Nor does a journal of the run that was in vain stay: it has tokens of an answer.
+        assert journals(tmp_path) == []
 
 
 async def test_a_host_that_starts_again_answers_what_it_had_sealed(
