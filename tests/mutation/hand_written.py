@@ -148,6 +148,16 @@ CHANGES: tuple[tuple[str, str, str, str], ...] = (
      '("annotations", "meta")'),
     ("replica/document/lib0.py", "63 containers", "NESTING_MAX = 64", "NESTING_MAX = 63"),
     ("replica/document/lib0.py", "65 containers", "NESTING_MAX = 64", "NESTING_MAX = 65"),
+    ("replica/document/lib0.py", "a refused value is read to its end",
+     '        raise ValueRefused(f"The value at byte {reader.at} has no JSON form.")',
+     "        size = reader.varuint() if kind == _BYTES else 8 * (kind == _BIGINT)\n"
+     "        reader.read(size)\n"
+     '        raise ValueRefused(f"The value at byte {reader.at} has no JSON form.")'),
+    ("replica/document/lib0.py", "empty containers at any depth",
+     "if len(stack) > NESTING_MAX:",
+     'if len(stack) > NESTING_MAX and reader.data[reader.at : reader.at + 1] != b"\\0":'),
+    ("replica/document/yjs.py", "a character is one clock",
+     'len(reader.text().encode("utf-16-le")) // 2', "len(reader.text())"),
     ("replica/document/yjs.py", "65,535 clocks", "CLOCKS_MAX = 64 * 1024",
      "CLOCKS_MAX = 64 * 1024 - 1"),
     ("replica/document/yjs.py", "65,537 clocks", "CLOCKS_MAX = 64 * 1024",

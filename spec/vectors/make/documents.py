@@ -194,6 +194,37 @@ def _refused_structs() -> list[tuple[str, str, str, str, bytes]]:
     ]  # fmt: skip
 
 
+def _read_on() -> list[tuple[str, str, str, str, bytes]]:
+    """Return updates that a reader refuses for another reason, or takes, if it reads on."""
+
+    def one(value: bytes = V, **fields: object) -> bytes:
+        return update([section(OWN, [put("meta", "a", value, **fields)])])  # type: ignore[arg-type]
+
+    lists = b"\x75\x01" * 64
+    nested = "DOCUMENT_NESTING_TOO_DEEP"
+    astral = put("meta", "b", text("\N{FOX FACE}"), content=4, count=None)
+    return [
+        ("bytes-cut", "DOC-8", VALUE, "bytes that are cut off: their kind comes first",
+         one(b"\x74\x7f")),
+        ("bigint-cut", "DOC-8", VALUE, "a bigint that is cut off", one(b"\x7a\x01")),
+        ("lists-65-empty", "DOC-7", nested, "the 65th list is empty", one(lists + b"\x75\x00")),
+        ("lists-65-minimal", "DOC-7", nested, "the length of the 65th list is not minimal",
+         one(lists + b"\x75\x80\x00")),
+        ("lists-65-bigint", "DOC-7", nested, "the 65th list holds a bigint",
+         one(lists + b"\x75\x01\x7a" + bytes(8))),
+        ("form-two", "DOC-6", MALFORMED, "a whole struct with a parent of form 2", update(
+            [section(OWN, [b"\x28\x02" + text("meta") + text("a") + b"\x01" + V])])),
+        ("right-clock-beyond", "DOC-6", MALFORMED, "a right origin of clock 2^53 - 1",
+         update([section(OWN, [put(None, None, V, right=(5, 2**53 - 1))])])),
+        ("parent-clock-beyond", "DOC-6", MALFORMED, "a parent of clock 2^53 - 1",
+         one(parent=(5, 2**53 - 1))),
+        ("content-hook", "DOC-11", CONTENT, "content 7, shared type 5, which has a name",
+         one(b"\x05" + text("p"), content=7, count=None)),
+        ("clocks-string", "DOC-5", "DOCUMENT_TOO_LARGE", "a character beyond U+FFFF has two clocks",
+         update([section(OWN, [gone("meta", "a", 65_535), astral])])),
+    ]  # fmt: skip
+
+
 def _void(name: str, requirement: str, reason: str, comment: str, data: bytes) -> Json:
     s = Story()
     s.add("bad", data)
@@ -206,7 +237,7 @@ def _void(name: str, requirement: str, reason: str, comment: str, data: bytes) -
 def build() -> Json:
     """Return the file."""
     void = [_void(name, "DOC-6", MALFORMED, said, data) for said, name, data in _malformed()]
-    void += [_void(*row) for row in (*_refused(), *_refused_structs())]
+    void += [_void(*row) for row in (*_refused(), *_refused_structs(), *_read_on())]
     return {
         "file": "document-rules",
         "spec": "spec/06-document",
