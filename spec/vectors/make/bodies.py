@@ -59,6 +59,7 @@ NO_MESSAGES: dict[str, bytes] = {
     "opaque-short": _of_parts(_opaque(one_field(11, SHORT))),
     "opaque-empty": _of_parts(_opaque(one_field(11, b""))),
     "key-half": one_field(1, 2) + one_field(3, one_field(1, ID)),
+    "key-other-half": one_field(1, 2) + one_field(3, one_field(2, ID)),
 }
 _LOGPROB = one_field(12, one_field(2, b"\1\2") + one_field(3, bytes(8)))
 GENERATIONS: dict[str, bytes] = {

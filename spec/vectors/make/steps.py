@@ -111,11 +111,11 @@ def formats(cases: Cases) -> None:
     full = log.header("format-full", ADA, REQUEST, request(HAL) + one_field(14, b"x" * 65_536),
                       parents=["answer"])  # fmt: skip
     cases.add("format-full", "a grammar of 65,536 bytes", SEALED, signed(full, ADA), "admitted")
-    letters = "\u00e9".encode() * 32_769
+    letters = "\u00e9".encode() * 32_768 + b"x"
     long = log.header("body-format-long", ADA, REQUEST, request(HAL) + one_field(14, letters),
                       parents=["answer"])  # fmt: skip
     cases.refused("body-format-long", "BODY_MALFORMED",
-                  "a grammar of 32,769 letters in 65,538 bytes", signed(long, ADA))  # fmt: skip
+                  "a grammar of 32,769 letters in 65,537 bytes", signed(long, ADA))  # fmt: skip
 
 
 def proposed_stops(cases: Cases) -> None:

@@ -79,6 +79,8 @@ def _numbers_and_order() -> list[Row]:
         ("varint-64-bits", "Seal", "a packed number of 70 bits",
          one_field(7, b"\xff" * 9 + b"\x7f")),
         ("varint-cut-off", "Seal", "a packed number is cut off", one_field(7, b"\x05\x80")),
+        ("varint-cut-off", "Seal", "a packed number ends behind its field",
+         one_field(7, b"\x05\x80") + one_field(8, b"")),
         ("field-number", "Header", "field 2^29 + 1, which is 1 in 29 bits",
          varint((2**29 + 1) << 3 | 2) + b"\x00"),
         ("field-number", "Member", "field 0 inside a message", one_field(1, b"\x00\x01")),
