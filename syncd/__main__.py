@@ -23,6 +23,7 @@ with uncollected():
         log_to_stderr,
         read_settings,
         stop_with_supervisor,
+        typed_command,
     )
     from syncd.io import HubConfig, serve
 
@@ -35,9 +36,9 @@ SWITCH_S = 0.001
 SQLite some ten times (DECISIONS D397)."""
 
 
-def _serve() -> None:
+def _serve(typed: str) -> None:
     config = read_settings(
-        HubConfig, None, prog="python -m syncd", description="Run an Antiphon hub.", flags=FLAGS
+        HubConfig, None, prog=typed, description="Run an Antiphon hub.", flags=FLAGS
     )
     sys.setswitchinterval(SWITCH_S)
     log_to_stderr(config.log_format)
@@ -47,13 +48,14 @@ def _serve() -> None:
 
 def main() -> int:
     """Read the settings and run; print a message on errors. Returns the exit code."""
+    typed = typed_command("python -m syncd")
     try:
         with guarded_streams():
-            _serve()
+            _serve(typed)
     except ReaderGone:
         return 1
     except AntiphonError as error:
-        print(explain("syncd", error), file=sys.stderr)
+        print(explain(typed, error), file=sys.stderr)
         return 1
     finally:
         gc.freeze()  # else passes at exit scan every module again

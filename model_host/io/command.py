@@ -19,6 +19,7 @@ from replica.io import (
     missing_host_packages,
     read_settings,
     stop_with_supervisor,
+    typed_command,
 )
 
 USAGE = "Run a model host: python -m model_host serve | pull | list."
@@ -34,11 +35,11 @@ OTHERS = frozenset({"ANTIPHON_HOST_MODULE"})
 """Variables that begin like the host's own: `antiphon up` reads this one, and hands it on."""
 
 
-def _serve(arguments: list[str]) -> int:
+def _serve(arguments: list[str], typed: str) -> int:
     config = read_settings(
         HostConfig,
         arguments,
-        prog="python -m model_host serve",
+        prog=typed,
         description="Run an Antiphon model host.",
         flags=FLAGS,
         others=OTHERS,
@@ -69,11 +70,11 @@ def give_threads_room() -> None:
     threading.stack_size(THREAD_STACK_BYTES)
 
 
-def _run(arguments: list[str]) -> int:
+def _run(arguments: list[str], typed: str) -> int:
     log_to_stderr()
     match arguments[0] if arguments else "":
         case "serve":
-            return _serve(arguments[1:])
+            return _serve(arguments[1:], typed)
         case "pull" | "list":
             return fetch.main(arguments)
         case _:
@@ -83,11 +84,12 @@ def _run(arguments: list[str]) -> int:
 
 def main(arguments: list[str]) -> int:
     """Run the command in `arguments`; print errors, and return the exit status."""
+    typed = typed_command(" ".join(("python -m model_host", *arguments[:1])))
     try:
         with guarded_streams():
-            return _run(arguments)
+            return _run(arguments, typed)
     except ReaderGone:
         return 1
     except AntiphonError as error:
-        print(explain("model_host", error), file=sys.stderr)
+        print(explain(typed, error), file=sys.stderr)
         return 1

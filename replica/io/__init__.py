@@ -104,6 +104,7 @@ from replica.io.process import (
     stop_signals,
     stop_with_supervisor,
     to_the_end,
+    typed_command,
     uses_grpc,
 )
 from replica.io.requests import (
@@ -328,6 +329,7 @@ __all__ = [
     "times_of",
     "to_the_end",
     "turns",
+    "typed_command",
     "typed_errors",
     "unfetched_of",
     "use_of",

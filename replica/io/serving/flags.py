@@ -11,7 +11,6 @@ from replica.io.process import (
     ConfigInvalid,
     make_settings,
     require_known_variables,
-    typed_command,
 )
 from replica.io.serving.grpc_server import explain
 
@@ -41,7 +40,6 @@ def read_settings(
     the process as argparse does: after --help and --print-config with status 0, for bad
     arguments and variables with 2.
     """
-    prog = typed_command(prog)
     parser = argparse.ArgumentParser(prog=prog, description=description)
     for name, field in settings.model_fields.items():
         default = field.get_default(call_default_factory=True)

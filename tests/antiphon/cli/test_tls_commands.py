@@ -120,3 +120,15 @@ def test_a_daemon_s_usage_names_the_command_that_was_typed(daemon: str, tmp_path
         assert process.wait(30) == 2
     assert said.startswith(f"usage: antiphon {daemon} serve [-h]")
     assert f"\nantiphon {daemon} serve: error: " in said
+
+
+@pytest.mark.parametrize("daemon", ["hub", "host"])
+def test_an_error_behind_the_options_names_the_command_that_was_typed(
+    daemon: str, tmp_path: Path
+) -> None:
+    variables = environment(tmp_path) | {"ANTIPHON_HOST_MODULE": "model_host"}
+    options = ["--metrics", "192.0.2.7:1", "--data-dir", str(tmp_path / daemon)]
+    with forked_antiphon([daemon, "serve", *options], variables) as process:
+        _, said = process.communicate()
+        assert process.wait(30) == 1
+    assert said.startswith(f"antiphon {daemon} serve: metrics: ")

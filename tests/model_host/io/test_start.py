@@ -108,7 +108,7 @@ def test_the_operator_gets_the_reason_and_the_next_step(tmp_path: Path):
     )
     assert (ended.returncode, ended.stdout) == (1, "")
     *_, said, then = ended.stderr.splitlines()
-    assert said.startswith("model_host: ")
+    assert said.startswith("python -m model_host serve: ")
     assert then == f"  next: {ModelFileTruncated.next_step} [{ModelFileTruncated.reason}]"
 
 

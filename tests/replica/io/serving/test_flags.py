@@ -21,7 +21,6 @@ from antiphon.cli.common.config import load_settings
 from model_host.engine import compute_threads
 from model_host.io import command
 from model_host.io.config import HostConfig
-from replica.io.process.daemon import TYPED_AS
 from replica.io.process.settings import ConfigInvalid
 from replica.io.serving.flags import read_settings
 from syncd.io import HubConfig
@@ -227,16 +226,6 @@ def test_a_daemon_knows_the_variables_of_the_command_that_begin_like_its_own(
     for variable in variables:
         monkeypatch.setenv(variable, "x")
     read_settings(settings, [], prog="test", description="", flags={}, others=others)
-
-
-def test_a_command_that_this_process_replaced_is_named_as_it_was_typed(
-    monkeypatch: pytest.MonkeyPatch, refusal: Refusal
-) -> None:
-    monkeypatch.setenv(TYPED_AS, "antiphon hub serve")
-    words = refusal("--bogus")
-    assert words.startswith("usage: antiphon hub serve [-h]")
-    assert "\nantiphon hub serve: error: " in words
-    assert refusal("--bogus").startswith("usage: test ")  # it was typed once
 
 
 def test_a_wrong_flag_is_named_also_where_the_file_has_the_setting(
