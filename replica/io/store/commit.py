@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from replica.errors import ReplicaClosed, StoreError
 from replica.io.files import DISK_ERRORS, store_error
@@ -42,9 +43,9 @@ class _Write:
 class GroupCommit:
     """Runs statements in durable transactions; owns `connection` until closed."""
 
-    def __init__(self, connection: WritingConnection) -> None:
-        """Start the task; `connection` is in autocommit mode."""
-        self._connection = connection
+    def __init__(self, connection: WritingConnection, path: Path) -> None:
+        """Start the task; `connection` is in autocommit mode, to the file `path`."""
+        self._connection, self._path = connection, path
         self._lines = Repeated()
         self._queue: asyncio.Queue[_Write | None] = asyncio.Queue(QUEUED_MAX)
         self._lazy: dict[Hashable, Statement] = {}
@@ -170,7 +171,7 @@ class GroupCommit:
             if statements:
                 await self._connection.transact(statements)
         except DISK_ERRORS as error:
-            refusal = store_error(error)
+            refusal = store_error(error, self._path)
             if lazy:
                 # Lazy writes can be derived again; they must not prevent durable ones.
                 await self._commit(batch, with_lazy=False)

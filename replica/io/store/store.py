@@ -91,7 +91,7 @@ class Store(Closing):
                 async with contextlib.AsyncExitStack() as reading:
                     reader = await _reader(path, mark)
                     reading.push_async_callback(reader.close)
-                    commit = GroupCommit(await _writer(path, bytes_max))
+                    commit = GroupCommit(await _writer(path, bytes_max), path)
                     stack.push_async_callback(commit.close)
                     stack.push_async_exit(reading.pop_all())
             if mark.mark.number != schema.number():

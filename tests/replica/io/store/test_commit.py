@@ -81,12 +81,12 @@ async def test_a_full_disk_refuses_all_rows_of_one_statement(path: Path) -> None
         assert (await store.load(kept[0].conversation)).entries == kept
 
 
-async def test_a_disk_that_stays_full_is_said_once(path: Path) -> None:
+async def test_a_disk_that_stays_full_is_said_once_with_the_path_of_the_file(path: Path) -> None:
     big = log(40, text="x" * 60_000)
     async with await Store.open(path, bytes_max=1_000_000) as store:
         with capture_logs() as logs:
             for _ in range(3):
-                with pytest.raises(StoreFull):
+                with pytest.raises(StoreFull, match=f"{path}: database or disk is full"):
                     await store.append(big)
     assert [line["reason"] for line in logs] == [StoreFull.reason]
 
@@ -124,7 +124,7 @@ async def test_a_grant_that_a_full_disk_refuses_is_not_listed(path: Path) -> Non
 async def test_a_row_that_cant_be_set_aside_stays(path: Path) -> None:
     # Of a row to set aside, the copy comes first and the deletion second.
     path.parent.mkdir()
-    commit = GroupCommit(await schema.connect_writer(path))
+    commit = GroupCommit(await schema.connect_writer(path), path)
     await commit.write([Statement("CREATE TABLE t (a BLOB)"), Statement("CREATE TABLE u (a BLOB)")])
     await commit.write([Statement("INSERT INTO t VALUES (?)", [(bytes([n]),) for n in range(100)])])
     copies = [(bytes(60_000),) for _ in range(100)]

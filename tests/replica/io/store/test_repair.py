@@ -34,7 +34,7 @@ def rows(path: Path) -> list[tuple[object, ...]]:
 async def test_only_the_body_of_a_row_is_set_aside_where_the_rest_is_sound(path: Path) -> None:
     _, row = rows(path)
     conversation = Writer(1).genesis().conversation
-    commit = GroupCommit(await schema.connect_writer(path))
+    commit = GroupCommit(await schema.connect_writer(path), path)
     repairs = Repairs(commit)
     await repairs.set_aside(conversation, [BadRow(row, row[2], body_only=True, why="a test")])
     await commit.close()
@@ -46,7 +46,7 @@ async def test_only_the_body_of_a_row_is_set_aside_where_the_rest_is_sound(path:
 async def test_a_row_that_was_repaired_meanwhile_stays(path: Path) -> None:
     before = rows(path)
     conversation = Writer(1).genesis().conversation
-    commit = GroupCommit(await schema.connect_writer(path))
+    commit = GroupCommit(await schema.connect_writer(path), path)
     stale = (*before[1][:-1], b"as it was read")
     await Repairs(commit).set_aside(conversation, [BadRow(stale, stale[2], False, "a test")])
     await commit.close()
@@ -55,7 +55,7 @@ async def test_a_row_that_was_repaired_meanwhile_stays(path: Path) -> None:
 
 async def test_a_repair_that_cant_be_written_is_counted_and_reading_continues(path: Path) -> None:
     conversation = Writer(1).genesis().conversation
-    commit = GroupCommit(await schema.connect_writer(path))
+    commit = GroupCommit(await schema.connect_writer(path), path)
     await commit.close()
     repairs = Repairs(commit)
     await repairs.repair(conversation, examine(conversation, rows(path)[1:]))  # no genesis
