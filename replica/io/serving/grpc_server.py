@@ -72,12 +72,16 @@ def listen(
             require_loopback(address, name="listen")
             port = server.add_insecure_port(address)
     except RuntimeError as error:
-        raise _why_not(address) from error
+        raise why_not(address, _OTHER_PORT) from error
     return f"{address.rsplit(':', 1)[0]}:{port}"
 
 
-def _why_not(address: str) -> ArgumentInvalid:
-    """Return the system's reason for refusing to listen on an address, which gRPC hides."""
+def why_not(address: str, other_port: str, *, name: str = "") -> ArgumentInvalid:
+    """Return the system's reason for refusing to listen on an address, which gRPC hides.
+
+    `other_port` is the next step where the port is in use; `name` is the setting, if it is said.
+    """
+    what = f"{name}: can't" if name else "can't"
     reason = "in use or invalid"
     try:
         found = socket.getaddrinfo(*require_address(address, port_min=0), type=socket.SOCK_STREAM)
@@ -86,9 +90,9 @@ def _why_not(address: str) -> ArgumentInvalid:
     except OSError as error:
         reason = error.strerror or str(error)
         if error.errno == errno.EADDRINUSE:
-            refusal = ArgumentInvalid(f"can't listen on {address}: the port is in use")
-            return with_step(refusal, _OTHER_PORT)
-    return ArgumentInvalid(f"can't listen on {address}: {reason}")
+            refusal = ArgumentInvalid(f"{what} listen on {address}: the port is in use")
+            return with_step(refusal, other_port)
+    return ArgumentInvalid(f"{what} listen on {address}: {reason}")
 
 
 def add_services(

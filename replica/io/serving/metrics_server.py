@@ -13,7 +13,7 @@ from typing import Any, Self
 from replica.conversation import Address, address_of, endpoint
 from replica.errors import AntiphonError
 from replica.io.process import get_logger
-from replica.io.serving.grpc_server import require_loopback
+from replica.io.serving.grpc_server import require_loopback, why_not
 from replica.measures import Histogram, Measure, MeasureKind
 from replica.refusals import ArgumentInvalid
 
@@ -25,6 +25,10 @@ ANSWER_TIMEOUT_S = 10.0
 """Seconds for a request and its answer together."""
 READ_TIMEOUT_S = 5.0
 """Seconds for the measures, of which a part may not answer."""
+_OTHER_PORT = (
+    "End the process that has the port, or choose another, 0 for a free one: with `--metrics`,"
+    " or with ANTIPHON_HUB_METRICS or ANTIPHON_HOST_METRICS where that is set."
+)
 _TEXT = "text/plain; charset=utf-8"
 _ENDS = (OSError, TimeoutError, EOFError, asyncio.LimitOverrunError)
 
@@ -78,9 +82,7 @@ class MetricsServer:
                 self._serve, host, port, limit=REQUEST_BYTES_MAX
             )
         except OSError as error:
-            raise ArgumentInvalid(
-                f"metrics: can't listen on {address}: in use or invalid"
-            ) from error
+            raise why_not(endpoint(address), _OTHER_PORT, name="metrics") from error
         shown = f"[{host}]" if ":" in host else host
         self.address = f"{shown}:{self._server.sockets[0].getsockname()[1]}"
 

@@ -150,8 +150,9 @@ async def test_an_address_off_loopback_is_refused(given: str) -> None:
 
 
 async def test_an_address_in_use_is_refused(server: MetricsServer) -> None:
-    with pytest.raises(ArgumentInvalid, match="in use"):
+    with pytest.raises(ArgumentInvalid, match=r"metrics: .*the port is in use") as refused:
         await MetricsServer(read).start(server.address)
+    assert "--metrics" in refused.value.next_step
 
 
 async def test_nothing_is_served_without_an_address() -> None:
