@@ -11,6 +11,7 @@ vouches for the host, so the host's key is created before the hub starts.
 import asyncio
 import os
 import signal
+import stat
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
@@ -21,7 +22,7 @@ from typing import BinaryIO
 from antiphon.daemons.errors import DaemonFailed, HostKeyElsewhere, HostNotInstalled
 from antiphon.daemons.services_lock import services_lock, until_stores_are_free
 from replica.ids import PublicKey, short
-from replica.io import keys, make_folder, missing_host_packages, python
+from replica.io import FILE_MODE, keys, make_folder, missing_host_packages, python
 from replica.log import public_key
 
 READY_TIMEOUT_S = 300.0
@@ -77,7 +78,7 @@ class Daemon:
         """Start the process and wait for its ready line. Raises DaemonFailed."""
         assert self.pid is None, "a daemon is started once at a time"
         make_folder(self.log_file.parent)
-        with self.log_file.open("ab" if self.starts else "wb") as log:
+        with self._opened_log() as log:
             self._process = await self._spawn(self._argv(), os.environ | {STOP_AT_EOF: "1"}, log)
         self.starts += 1
         try:
@@ -92,6 +93,14 @@ class Daemon:
             await self.stop()
             raise
         return self._ready
+
+    def _opened_log(self) -> BinaryIO:
+        """Open the log, behind what an earlier start of ours wrote, for this user alone."""
+        how = os.O_APPEND if self.starts else os.O_TRUNC
+        log = os.fdopen(os.open(self.log_file, os.O_WRONLY | os.O_CREAT | how, FILE_MODE), "wb")
+        if stat.S_ISREG(os.fstat(log.fileno()).st_mode):
+            os.fchmod(log.fileno(), FILE_MODE)  # one that is there may be open to others
+        return log
 
     async def _spawn(
         self, argv: Sequence[str], environment: Mapping[str, str], log: BinaryIO

@@ -2,6 +2,7 @@
 
 import asyncio
 import signal
+import stat
 from pathlib import Path
 
 import pytest
@@ -41,6 +42,16 @@ async def test_the_log_of_a_daemon_goes_on_behind_its_restart(tmp_path: Path) ->
         await one.start()
         await one.stop()
     assert one.log_tail().splitlines() == ["started"] * 2
+
+
+async def test_the_log_of_a_daemon_is_open_to_this_user_alone(tmp_path: Path) -> None:
+    one = daemon(tmp_path, READY, UNTIL_THE_END)
+    for mode in (None, 0o644):  # there is none, and one of another program
+        if mode is not None:
+            one.log_file.chmod(mode)
+        await one.start()
+        await one.stop()
+        assert stat.S_IMODE(one.log_file.stat().st_mode) == 0o600
 
 
 async def test_a_daemon_that_ends_before_it_is_ready_has_failed(tmp_path: Path) -> None:
