@@ -136,7 +136,7 @@ def _take_free_name(draft: Path, path: Path) -> None:
 def set_aside(path: Path) -> Path:
     """Rename a damaged file, so that nothing is ever deleted; return its new path."""
     number = 1
-    while (aside := path.with_name(f"{path.name}.damaged-{number}")).exists():
+    while os.path.lexists(aside := path.with_name(f"{path.name}.damaged-{number}")):
         number += 1
     path.replace(aside)
     sync_folder(path.parent)

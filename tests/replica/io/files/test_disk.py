@@ -14,10 +14,19 @@ from replica.io.files.disk import (
     open_regular,
     read_regular,
     replacing,
+    set_aside,
     store_error,
     typed_errors,
 )
 from replica.refusals import StoreFull, StoreLocked
+
+
+def test_what_is_set_aside_replaces_nothing_not_even_a_link_to_no_file(tmp_path: Path) -> None:
+    path, link = tmp_path / "a.key", tmp_path / "a.key.damaged-1"
+    path.write_bytes(b"damaged")
+    link.symlink_to(tmp_path / "away")
+    assert set_aside(path) == tmp_path / "a.key.damaged-2"
+    assert link.is_symlink()
 
 
 def test_a_full_device_is_a_full_store() -> None:
