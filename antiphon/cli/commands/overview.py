@@ -8,6 +8,7 @@ import typer
 from rich.text import Text
 
 from antiphon.cli.commands.overview_tables import (
+    FULL_CELLS,
     ConversationStatus,
     last_ms,
     list_record,
@@ -55,7 +56,6 @@ from replica.io import (
 from replica.log import Lost
 from replica.refusals import ConversationUnknown
 
-NARROW_CELLS = 80
 NOT_ASKED = "not asked"
 DAMAGED = "damaged"
 _ELSEWHERE = (
@@ -88,7 +88,7 @@ def register(app: typer.Typer) -> None:
                 session.out.emit(join_record(join, now_ms()))
             return
         if statuses:
-            session.out.data.print(list_table(statuses, current))
+            session.out.data.print(list_table(statuses, current, width=_width(session)))
         elif not joins:
             _say_nothing_yet(session)
         _say_damaged(session, statuses)
@@ -111,6 +111,11 @@ def register(app: typer.Typer) -> None:
                 "error": brief(error), "next_step": error.next_step, "hosts": [],
             }  # fmt: skip
             _report(session, statuses, joins, hub)
+
+
+def _width(session: Session) -> int:
+    data = session.out.data
+    return data.width if data.is_terminal else FULL_CELLS
 
 
 async def report_synced(
@@ -304,8 +309,7 @@ def _report(
         out.show(Text.assemble(("host  ", "dim"), ("none linked", "yellow")))
     if statuses:
         out.show()
-        is_narrow = out.data.is_terminal and out.data.width < NARROW_CELLS
-        out.data.print(status_table(statuses, is_narrow=is_narrow))
+        out.data.print(status_table(statuses, width=_width(session)))
         for status in statuses:
             for words in filter(None, (status.refusal_words, status.queue)):
                 out.note(f"{short(status.held.id)}  {words}")

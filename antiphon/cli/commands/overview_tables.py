@@ -24,7 +24,13 @@ from replica.log import Kind
 from replica.order import branch_ends
 
 FLEXIBLE_CELLS_MIN = 8
+FULL_CELLS = 80
+"""Width from which a table has all of its columns."""
+NARROW_CELLS = 60
+"""Width below which it has only those that its reader came for."""
 REFUSED = "refused"
+_Row = dict[str, str | Text]
+"""The cells of a row, by the names of their columns."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,44 +54,51 @@ class ConversationStatus:
     """Whether the hub gives this key nothing of it."""
 
 
-def status_table(statuses: list[ConversationStatus], *, is_narrow: bool) -> Table:
+def status_table(statuses: list[ConversationStatus], *, width: int) -> Table:
     """Return the table of `status`; a narrow one has fewer columns."""
-    extra = [] if is_narrow else ["heads", "branches"]
-    table = _table("id", "entries", *extra, "unsynced", "last ack", "state")
+    left_out = ["heads", "branches"] if width < FULL_CELLS else []
+    left_out += ["entries", "last ack"] if width < NARROW_CELLS else []
+    rows = []
     for status in statuses:
         log, ends = status.held.log, branch_ends(status.held.order)
         state = REFUSED if status.refusal else status.state
         color = {"synchronized": "green", "offline": "yellow"}.get(state, "red")
-        table.add_row(
-            short(status.held.id),
-            str(len(log)),
-            *([] if is_narrow else [str(len(log.heads())), str(len(ends))]),
-            Text(str(status.unsynced), style="yellow" if status.unsynced else ""),
-            ago(status.acked_ms),
-            Text(state, style=color, no_wrap=True, overflow="ellipsis"),
-        )
-    return table
+        row: _Row = {
+            "id": short(status.held.id),
+            "entries": str(len(log)),
+            "heads": str(len(log.heads())),
+            "branches": str(len(ends)),
+            "unsynced": Text(str(status.unsynced), style="yellow" if status.unsynced else ""),
+            "last ack": ago(status.acked_ms),
+            "state": Text(state, style=color, no_wrap=True, overflow="ellipsis"),
+        }
+        rows.append(row)
+    return _table(rows, left_out)
 
 
-def list_table(statuses: list[ConversationStatus], current: ConversationId | None) -> Table:
-    """Return the table of `list`."""
-    table = _table("", "id", "title", "turns", "members", "last entry")
+def list_table(
+    statuses: list[ConversationStatus], current: ConversationId | None, *, width: int
+) -> Table:
+    """Return the table of `list`; a narrow one has fewer columns."""
+    rows = []
     for status in statuses:
         held = status.held
-        table.add_row(
-            "*" if held.id == current else "",
-            short(held.id),
-            Text(title_of(held), no_wrap=True, overflow="ellipsis"),
-            str(_turns(held)),
-            str(len(held.log.membership.members())),
-            ago(last_ms(status)),
-        )
-    return table
+        row: _Row = {
+            "": "*" if held.id == current else "",
+            "id": short(held.id),
+            "title": Text(title_of(held), no_wrap=True, overflow="ellipsis"),
+            "turns": str(_turns(held)),
+            "members": str(len(held.log.membership.members())),
+            "last entry": ago(last_ms(status)),
+        }
+        rows.append(row)
+    return _table(rows, ["turns", "members"] if width < NARROW_CELLS else [])
 
 
-def _table(*columns: str) -> Table:
+def _table(rows: list[_Row], left_out: list[str]) -> Table:
     table = plain_table()
-    for name in columns:
+    names = [name for name in rows[0] if name not in left_out]
+    for name in names:
         counts = name in ("entries", "heads", "branches", "unsynced", "turns", "members")
         # On a narrow terminal these columns are shortened.
         is_flexible = name in ("title", "state")
@@ -95,6 +108,8 @@ def _table(*columns: str) -> Table:
             no_wrap=not is_flexible,
             min_width=FLEXIBLE_CELLS_MIN if is_flexible else None,
         )
+    for row in rows:
+        table.add_row(*(row[name] for name in names))
     return table
 
 

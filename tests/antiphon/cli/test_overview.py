@@ -1,6 +1,29 @@
 """`list` and `status`: the local conversations, in their order and as a hub has them."""
 
+import io
+
+import pytest
+from rich.console import Console
+
+from antiphon.cli.commands.overview_tables import ConversationStatus, list_table, status_table
+from replica.conversation import Conversation
+from replica.ids import ConversationId
+from replica.log import Lost
 from tests.antiphon.cli.conftest import Terminal
+
+
+@pytest.mark.parametrize("width", [40, 60, 80])
+def test_a_narrow_table_has_fewer_columns_and_no_cut_ones(width: int) -> None:
+    held = Conversation.restore(ConversationId(bytes(32)), (), Lost(is_unreadable=True))
+    status = ConversationStatus(held, 1_234, None, "synchronized")
+    tables = status_table([status], width=width), list_table([status], None, width=width)
+    for table, last in zip(tables, ("state", "last entry"), strict=True):
+        written = io.StringIO()
+        Console(width=width, file=written).print(table)
+        header = written.getvalue().splitlines()[0]
+        assert header.split() == [word for one in table.columns for word in str(one.header).split()]
+        assert header.rstrip().endswith(last)
+        assert "…" not in header
 
 
 def test_the_conversation_that_was_written_in_last_is_the_last_one(me: Terminal) -> None:
