@@ -1,6 +1,6 @@
 """`antiphon list` and `antiphon status`: local conversations and their state at the hub."""
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from typing import Any
 
@@ -41,9 +41,15 @@ from antiphon.cli.views import (
     still_pending,
     view_of,
 )
-from replica.conversation import Conversation, EntryStore, removal_of
+from replica.conversation import (
+    Conversation,
+    EntryStore,
+    answers_ahead,
+    removal_of,
+    waiting_beside,
+)
 from replica.errors import AntiphonError, StoreError
-from replica.ids import ConversationId, PublicKey, short
+from replica.ids import ConversationId, EntryId, PublicKey, short
 from replica.io import (
     PendingJoin,
     Replica,
@@ -198,16 +204,20 @@ async def _queue(
     linked: Collection[PublicKey] | None = None,
     *,
     has_ended: bool,
+    is_refused: Callable[[EntryId], bool] = lambda _: False,
 ) -> tuple[BranchView, str]:
     """Return the branch that the next message continues, and who is answered there.
 
-    `linked` are the hosts that the hub has now, None where nobody knows.
+    `linked` are the hosts that the hub has now, None where nobody knows. Of a request that
+    the hub refused, no host learns.
 
     Nobody is where this key gets nothing more of the conversation: no answer can come.
     """
     if held.log.genesis is None or has_ended:
         return NO_BRANCH, ""
-    view = view_of(held, (await session.choices(store, held.id)).place(held))
+    place = (await session.choices(store, held.id)).place(held)
+    asked = (*answers_ahead(held, place), *waiting_beside(held, place))
+    view = view_of(held, place, given_up={i for i in asked if is_refused(i)})
     return view, queue_words(held, view, await session.names(store, held), linked)
 
 
@@ -271,7 +281,14 @@ async def _synced(
         state = "not a member"
     has_ended = is_removed or replica.hub.ending(conversation) is not None
     linked = {one.key for one in replica.hub.hosts} if replica.hub.is_linked else None
-    view, queue = await _queue(session, replica.store, held, linked, has_ended=has_ended)
+
+    def is_refused(request: EntryId) -> bool:
+        fault = replica.hub.denial(conversation, request)
+        return fault is not None and fault.entry == request
+
+    view, queue = await _queue(
+        session, replica.store, held, linked, has_ended=has_ended, is_refused=is_refused
+    )
     losses = await losses_in(replica.store, held)
     return ConversationStatus(
         held, waiting, acked_ms, state, refusal, view, queue, refusal_words, losses,

@@ -75,7 +75,8 @@ def view_of(
     waiting = [i for i in waiting if i not in given_up]
     # A host answers the first one; a sealed one is being answered.
     waiting.sort(key=lambda i: i not in held.order.seal_of)
-    beside = map(held.log.entries.__getitem__, waiting_beside(held, place))
+    others = (i for i in waiting_beside(held, place) if i not in given_up)
+    beside = map(held.log.entries.__getitem__, others)
     running = waiting[0] if waiting else None
     cut = ids.index(running) + 1 if running in ids else len(ids)
     asked = [*(entry for entry in entries[cut:] if entry.id in waiting), *beside]

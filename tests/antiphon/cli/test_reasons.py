@@ -70,6 +70,10 @@ def test_entries_that_the_hub_refused_are_named_and_not_waited_for(
     assert (asked.exit_code, "QUOTA_EXCEEDED" in asked.stderr) == (1, True)
     assert "Go on in another conversation" in asked.stderr
     assert "will answer" not in asked.stderr
+    status = me.run("status")
+    assert "the hub does not take 4 entries" in status.stderr
+    assert "wait" not in status.stderr  # for an answer: no host learns of the request
+    assert me.record("status")["conversations"][0]["waiting"] == []
     assert me.record("new", "--no-host")["synchronized"]
 
 
