@@ -21,6 +21,7 @@ from antiphon.cli.common import (
     ConversationArgument,
     Session,
     command,
+    elsewhere_words,
     ending_of,
     hub_record,
     load_from,
@@ -57,17 +58,12 @@ from replica.io import (
     means_away,
     now_ms,
     pending_joins,
-    pinned_key,
 )
 from replica.log import Lost
 from replica.refusals import ConversationUnknown
 
 NOT_ASKED = "not asked"
 DAMAGED = "damaged"
-_ELSEWHERE = (
-    "no hub was ever met at {}; another one has all entries written here:"
-    " name it with `--hub-address HOST:PORT`"
-)
 
 
 def register(app: typer.Typer) -> None:
@@ -136,23 +132,13 @@ async def report_synced(
     _report(
         session, statuses, joins, hub_record(session, replica), served_by(replica),
         is_refused=error is not None and not means_away(error),
-        is_elsewhere=await _is_elsewhere(session, replica, statuses),
+        elsewhere=await _elsewhere(session, replica, statuses),
     )  # fmt: skip
 
 
-async def _is_elsewhere(
-    session: Session, replica: Replica, statuses: list[ConversationStatus]
-) -> bool:
-    """Say whether no hub was ever met at the address, and others acked all entries here."""
-    error = replica.hub.last_error
-    if replica.hub.is_linked or not (error is None or means_away(error)):
-        return False
-    if not any(status.unsynced for status in statuses):
-        return False
-    if await pinned_key(replica.store, session.settings.hub) is not None:
-        return False
-    of_all = SavedAcks(replica.store, None)
-    return not any([await of_all.unacked(status.held) for status in statuses])
+async def _elsewhere(session: Session, replica: Replica, statuses: list[ConversationStatus]) -> str:
+    helds = [status.held for status in statuses if not status.is_refused]
+    return await elsewhere_words(replica, session.settings.hub, helds)
 
 
 async def _wanted(session: Session, prefix: str | None) -> list[ConversationId]:
@@ -304,7 +290,7 @@ def _report(
     through: str | None = None,
     *,
     is_refused: bool = False,
-    is_elsewhere: bool = False,
+    elsewhere: str = "",
 ) -> None:
     out = session.out
     if out.as_json:
@@ -338,8 +324,8 @@ def _report(
         out.note(f"next: {hub['next_step']}")
     elif not statuses and not joins:
         _say_nothing_yet(session)
-    elif statuses and hub["state"] == "away" and is_elsewhere:
-        out.note(f"offline: {_ELSEWHERE.format(hub['address'])}")
+    elif elsewhere:
+        out.note(elsewhere)
     elif statuses and hub["state"] == "away":
         unsynced = sum(s.unsynced for s in statuses if not s.is_refused)
         out.note(offline_words(unsynced, kept=sum(s.unsynced for s in statuses) - unsynced))

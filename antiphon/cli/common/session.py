@@ -50,6 +50,7 @@ from replica.io import (
     KeyFileGone,
     Redeeming,
     Replica,
+    SavedAcks,
     documents,
     error_of,
     fetch_missing,
@@ -57,6 +58,7 @@ from replica.io import (
     means_away,
     open_read_only,
     petnames,
+    pinned_key,
     require_content,
     restored,
     take_folder,
@@ -296,7 +298,8 @@ class Session:
             self.out.note(f"{reason}; showing the local copy")
             return 0
         waiting = replica.hub.unsynced(held.id)
-        self.out.note(unsynced_words(replica, held.id))
+        elsewhere = await elsewhere_words(replica, self.settings.hub, [held])
+        self.out.note(elsewhere or unsynced_words(replica, held.id))
         return waiting
 
     def say_lost(self, store: EntryStore) -> None:
@@ -354,6 +357,28 @@ def offline_words(waiting: int, kept: int = 0) -> str:
     if not waiting:
         return "offline: the hub is away; it has all entries written here"
     return f"offline: {counted(waiting, 'entry', 'entries')} will be sent when the hub is back"
+
+
+async def elsewhere_words(replica: Replica, address: str, helds: Collection[Conversation]) -> str:
+    """Return what of conversations another hub has, where no hub was ever met at the address.
+
+    Empty where one was, and where no other hub has any of what is written here.
+    """
+    error = replica.hub.last_error
+    if replica.hub.is_linked or not (error is None or means_away(error)):
+        return ""
+    if await pinned_key(replica.store, address) is not None:
+        return ""
+    of_all = SavedAcks(replica.store, None)
+    unsent = sum([len(await of_all.unacked(held)) for held in helds])
+    if unsent == sum(replica.hub.unsynced(held.id) for held in helds):
+        return ""
+    what = f"all entries written here but {unsent}" if unsent else "all entries written here"
+    then = ", which are sent once a hub answers here" if unsent else ""
+    return (
+        f"offline: no hub was ever met at {address}; another one has {what}{then}:"
+        " name it with `--hub-address HOST:PORT`"
+    )
 
 
 def check_readable(held: Conversation) -> Conversation:

@@ -34,7 +34,7 @@ def test_the_conversation_that_was_written_in_last_is_the_last_one(me: Terminal)
         assert shown["conversation"] == last
 
 
-def test_where_another_hub_has_all_entries_status_asks_for_its_address(
+def test_where_another_hub_has_the_entries_status_and_send_ask_for_its_address(
     me: Terminal,
 ) -> None:
     me.ok("new")
@@ -43,5 +43,13 @@ def test_where_another_hub_has_all_entries_status_asks_for_its_address(
     said = me.run(*other).stderr
     assert "no hub was ever met at 127.0.0.1:1; another one has all entries written here" in said
     assert "will be sent" not in said
-    me.ok("send", "a remark", "--no-request", "--hub-address", "127.0.0.1:1")
-    assert "will be sent when the hub is back" in me.run(*other).stderr
+    sent = me.run("send", "a remark", "--no-request", "--hub-address", "127.0.0.1:1")
+    for said in (sent.stderr, me.run(*other).stderr):
+        assert "another one has all entries written here but 1" in said
+        assert "name it with `--hub-address HOST:PORT`" in said
+        assert "when the hub is back" not in said
+
+
+def test_where_no_hub_has_anything_all_of_it_waits_for_the_hub(me: Terminal) -> None:
+    begun = me.run("new", "--no-host", "--hub-address", "127.0.0.1:1").stderr
+    assert "offline: 1 entry will be sent when the hub is back" in begun
