@@ -53,7 +53,8 @@ class HostConfig(ProgramSettings):
     """Number formats of the computation; q4 needs a model with four-bit weights. auto uses
     q4 if the model and the CPU support it, else bf16, else fp32."""
     context_tokens: int = 0
-    """Tokens of a context; 0 for the model's limit. Fewer shorten the self-test at start."""
+    """Tokens of a context, up to the model's limit; 0 for that limit, and at most 8,192. Fewer
+    shorten the self-test at start."""
     threads: int = Field(0, le=compute_threads.THREADS_MAX)
     """Threads of the computation, at most four per CPU, because more threads than CPUs wait for
     each other; with 0, torch chooses."""
