@@ -11,9 +11,10 @@ from contextlib import suppress
 from typing import Any, Self
 
 from replica.conversation import Address, address_of, endpoint
-from replica.errors import AntiphonError
+from replica.errors import AntiphonError, with_step
 from replica.io.process import get_logger
 from replica.io.serving.grpc_server import require_loopback, why_not
+from replica.io.serving.tls_refusals import TlsRequired
 from replica.measures import Histogram, Measure, MeasureKind
 from replica.refusals import ArgumentInvalid
 
@@ -28,6 +29,10 @@ READ_TIMEOUT_S = 5.0
 _OTHER_PORT = (
     "End the process that has the port, or choose another, 0 for a free one: with `--metrics`,"
     " or with ANTIPHON_HUB_METRICS or ANTIPHON_HOST_METRICS where that is set."
+)
+_ON_LOOPBACK = (
+    "Choose an address on loopback, such as 127.0.0.1:9101. Run Prometheus on this machine, or"
+    " open a tunnel: metrics have neither TLS nor authentication."
 )
 _TEXT = "text/plain; charset=utf-8"
 _ENDS = (OSError, TimeoutError, EOFError, asyncio.LimitOverrunError)
@@ -198,7 +203,10 @@ def parse_address(address: str) -> Address:
     found = address_of(whole, port_min=0)
     if found is None:
         raise ArgumentInvalid(f"metrics: '{address}' is not [host:]port")
-    require_loopback(whole, name="metrics")
+    try:
+        require_loopback(whole, name="metrics")
+    except TlsRequired as error:
+        raise with_step(error, _ON_LOOPBACK) from None
     return found
 
 

@@ -145,8 +145,9 @@ async def test_an_invalid_address_is_refused(given: str) -> None:
 
 @pytest.mark.parametrize("given", ["0.0.0.0:0", "[::]:0", "192.0.2.7:9101", "example.com:1"])
 async def test_an_address_off_loopback_is_refused(given: str) -> None:
-    with pytest.raises(TlsRequired, match=r"metrics: .* is not on loopback"):
+    with pytest.raises(TlsRequired, match=r"metrics: .* is not on loopback") as refused:
         await MetricsServer.started(given, read)
+    assert "tunnel" in refused.value.next_step
 
 
 async def test_an_address_in_use_is_refused(server: MetricsServer) -> None:
