@@ -15,6 +15,8 @@ from replica.io import OWNER_NOT_SERVED, Replica, hindrance, hosts_of
 SILENCE_S = 1.0
 """Time without news of an answer after which the hub is asked."""
 ASK_EVERY_S = 1.0
+HOST_PAUSE_S_MAX = 16.0
+"""The longest pause before a host that names no reason is asked again: it may be busy."""
 LOOK_EVERY_S = 0.25
 GONE = "its host left the hub; waiting for it"
 REMOVED = "its host was removed; no answer comes"
@@ -36,6 +38,7 @@ class HostPresence:
         """Hosts whose last answer named none."""
         self._heard_s = time.monotonic()
         self._asked_s = 0.0
+        self._host_pause_s, self._host_due_s = ASK_EVERY_S, 0.0
         self._asking: asyncio.Task[None] | None = None
 
     def note_news(self) -> None:
@@ -43,6 +46,7 @@ class HostPresence:
         self._heard_s = time.monotonic()
         self._linked = None
         self._hindrances.clear()
+        self._host_pause_s, self._host_due_s = ASK_EVERY_S, 0.0
 
     def delay(self, host: PublicKey) -> str:
         """Return why the host is silent, as far as is known; empty otherwise. May ask again."""
@@ -85,7 +89,7 @@ class HostPresence:
             found = await hosts_of(replica.calls())
             replica.hub.learn(found)
             addresses = {one.key: one.info.address for one in found}
-            if host in addresses:
+            if host in addresses and time.monotonic() >= self._host_due_s:
                 await self._ask_host(host, addresses[host])
             self._linked = frozenset(addresses)
         except AntiphonError:
@@ -98,6 +102,8 @@ class HostPresence:
             found = await hindrance(self._replica, self._conversation, host, address)
         except AntiphonError:
             return  # it may not know the conversation yet, and is asked again
+        self._host_pause_s = ASK_EVERY_S if found else min(2 * self._host_pause_s, HOST_PAUSE_S_MAX)
+        self._host_due_s = time.monotonic() + self._host_pause_s
         if found:
             self._hindrances[host] = found
             self._unhindered.discard(host)

@@ -3,13 +3,15 @@
 import errno
 import os
 import tempfile
+import time
 from collections.abc import Iterator
-from typing import NoReturn
+from itertools import pairwise
+from typing import Any, NoReturn
 
 import pytest
 from structlog.testing import capture_logs
 
-from antiphon.cli.common import HostPresence
+from antiphon.cli.common import HostPresence, host_presence
 from model_host.errors import CheckpointWriteFailed
 from model_host.generation import JournalHead
 from model_host.io.answers import host as host_module
@@ -173,6 +175,29 @@ async def test_a_command_says_what_keeps_a_host_from_an_answer(
         presence.note_news()
         assert presence.delay(host.key) == ""
         await presence.stop()
+
+
+async def test_a_host_that_names_no_reason_is_asked_ever_less(
+    served: ServedHost, monkeypatch: pytest.MonkeyPatch
+):
+    """It is busy with other answers, and each question takes time from these."""
+    asked, ask = list[float](), host_presence.hindrance
+
+    async def counted(*what: Any) -> str:
+        asked.append(time.monotonic())
+        return await ask(*what)
+
+    monkeypatch.setattr(host_presence, "SILENCE_S", 0.0)
+    monkeypatch.setattr(host_presence, "ASK_EVERY_S", 0.05)
+    monkeypatch.setattr(host_presence, "hindrance", counted)
+    async with served.host() as host:
+        talk = await Talk.begin(served.replica, host.key)
+        await talk.ask("Name a colour.", tokens=3)
+        presence = HostPresence(talk.replica, talk.id)
+        await until(lambda: presence.delay(host.key) == "" and len(asked) == 4)
+        await presence.stop()
+    pauses = [later - sooner for sooner, later in pairwise(asked)]
+    assert all(pause > 0.1 * 2**number for number, pause in enumerate(pauses))
 
 
 async def test_a_host_does_not_start_on_a_log_folder_that_is_denied(served: ServedHost):
