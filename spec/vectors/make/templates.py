@@ -175,6 +175,7 @@ class Template:
         environment.globals["raise_exception"] = _raise
         environment.filters["tojson"] = _to_json
         self._template = environment.from_string(source)
+        self._literals: dict[tuple[tuple[str, ...], bool], tuple[str, ...] | RefusedError] = {}
         self.format = self._format()
         self.has_system = self._runs("system", "user") and self._runs(
             "system", "user", "assistant", "user"
@@ -205,6 +206,18 @@ class Template:
 
     def literals(self, roles: Sequence[str], *, header: bool) -> list[str]:
         """Return the texts around the contents of turns."""
+        key = tuple(roles), header
+        if key not in self._literals:
+            try:
+                self._literals[key] = tuple(self._split(roles, header=header))
+            except RefusedError as error:
+                self._literals[key] = error
+        known = self._literals[key]
+        if isinstance(known, RefusedError):
+            raise known
+        return list(known)
+
+    def _split(self, roles: Sequence[str], *, header: bool) -> list[str]:
         sentinels = [f"\u2983antiphon{number}\u2984" for number in range(len(roles))]
         text = self.run(
             [{"role": r, "content": s} for r, s in zip(roles, sentinels, strict=True)],
