@@ -239,7 +239,7 @@ def _read(descriptor: int) -> Tensors:
             if blake3(body, max_threads=blake3.AUTO).digest() != view[16:48]:
                 raise ValueError("wrong digest")
         header = json.loads(data[48 : 48 + size])
-        tensors = {}
+        tensors, end = {}, 48 + size
         for name, (dtype, shape, at) in header.items():
             tensor = torch.empty(shape, dtype=_STORED[dtype])
             start = 48 + size + at
@@ -247,5 +247,8 @@ def _read(descriptor: int) -> Tensors:
                 raise ValueError(f"{name} lies outside the file")
             flat = tensor.view(-1).view(torch.uint8).numpy()
             flat[:] = np.frombuffer(data, np.uint8, tensor.nbytes, start)
-            tensors[name] = tensor
+            tensors[name], end = tensor, start + _padded(tensor)
+        # The digest does not cover the header's length: another one moves all tensors.
+        if end != len(data):
+            raise ValueError("wrong header length")
         return tensors

@@ -79,6 +79,21 @@ def test_reading_a_file_is_a_use_of_it(tmp_path: Path) -> None:
     assert used(tmp_path) == ["one", "three"]
 
 
+def test_a_file_with_a_changed_bit_before_its_tensors_is_not_used(tmp_path: Path) -> None:
+    """The digest does not cover the header's length, which says where the tensors begin."""
+    cache = WeightsCache(tmp_path)
+    write(cache, tmp_path, "one", 1)
+    path = tmp_path / "weights" / "one.weights"
+    whole = path.read_bytes()
+    for bit in range(8 * (len(whole) - SIZE)):
+        changed = bytearray(whole)
+        changed[bit // 8] ^= 1 << bit % 8
+        path.write_bytes(changed)
+        assert cache.read("one") is None, f"bit {bit}"
+    path.write_bytes(whole)
+    assert cache.read("one") is not None
+
+
 def test_a_file_in_use_stays(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     cache = WeightsCache(tmp_path, 2 * FILE)
     write(cache, tmp_path, "one", 1)
