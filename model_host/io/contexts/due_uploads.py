@@ -6,6 +6,7 @@ from contextlib import suppress
 
 from model_host.io.profiles import Offer
 from replica.ids import ConversationId
+from replica.link import Event, StateChanged, SyncState
 
 DUE_MAX = 1024
 """Conversations that wait for their upload; of one more, the oldest is left out."""
@@ -14,9 +15,12 @@ DUE_MAX = 1024
 class DueUploads:
     """At most DUE_MAX conversations, each with the profile of its last answer."""
 
-    def __init__(self) -> None:
-        """Start with none."""
+    def __init__(self, idle_s: float) -> None:
+        """Start with none; what was uploaded is due `idle_s` after a new link."""
+        self._idle_s = idle_s
         self._due: dict[ConversationId, tuple[float, Offer]] = {}
+        self._uploaded: dict[ConversationId, Offer] = {}
+        """The conversations with archives of this process at the hub, and their profiles."""
         self._noted = asyncio.Event()
 
     def __len__(self) -> int:
@@ -36,6 +40,24 @@ class DueUploads:
     def drop(self, conversation: ConversationId) -> None:
         """Let a conversation not be due any more."""
         self._due.pop(conversation, None)
+
+    def note_uploaded(self, conversation: ConversationId, offer: Offer) -> None:
+        """Let a conversation be due again with each link: the hub may have lost its archive."""
+        self._uploaded[conversation] = offer
+
+    def note_removed(self, conversation: ConversationId) -> None:
+        """Note that the hub has no archive of a conversation any more."""
+        self._uploaded.pop(conversation, None)
+
+    def receive(self, event: Event) -> None:
+        """Let the archive of a conversation be looked for with its new link (DECISIONS D717)."""
+        match event:
+            case StateChanged(conversation, SyncState.SYNCHRONIZED):
+                offer = self._uploaded.get(conversation)
+                if offer is not None and conversation not in self._due:
+                    self.put(conversation, offer, self._idle_s)
+            case _:
+                pass
 
     async def next(self) -> tuple[ConversationId, Offer]:
         """Wait for the conversation that is due first, and remove it from those that wait."""

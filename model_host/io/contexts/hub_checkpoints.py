@@ -10,7 +10,6 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from io import FileIO
 from pathlib import Path
@@ -25,6 +24,7 @@ from model_host.errors import (
     PrefillCancelled,
 )
 from model_host.io.contexts.due_uploads import DueUploads
+from model_host.io.contexts.hub_tier import HubTier, HubTierCounters
 from model_host.io.contexts.located import memory_tokens, stored_tokens
 from model_host.io.files import (
     Checkpoints,
@@ -37,7 +37,7 @@ from model_host.io.profiles import Loaded, Offer, Profiles
 from model_host.kv import Manifest, Offered, RestoreCost, offered, surplus, usable
 from replica.conversation import Conversation
 from replica.errors import AntiphonError
-from replica.ids import ConversationId, Digest, EntryId, short
+from replica.ids import ConversationId, Digest, EntryId, PublicKey, short
 from replica.io import BlobCalls, Repeated, Replica, now_ms, to_the_end
 from replica.limits import ARCHIVE_BYTES_MAX, BLOB_CHUNK_BYTES
 from replica.log import Checkpoint, Kind
@@ -57,34 +57,6 @@ RETRY_S_MAX = 3600.0
 """The longest such time, whatever the hub asks for."""
 REFUSED_MAX = 1024
 """Entries remembered whose archives failed a check."""
-
-
-@dataclass(frozen=True, slots=True)
-class HubTier:
-    """The settings of uploads."""
-
-    bytes_max: int
-    """Bytes of all archives of this host at the hub; 0 for no uploads."""
-    idle_s: float
-    lifetime_s: float
-    tokens_min: int
-
-
-@dataclass(slots=True)
-class HubTierCounters:
-    """Counts since start."""
-
-    uploaded: int = 0
-    upload_failures: int = 0
-    restored: int = 0
-    """Archives stored on disk for a context to come."""
-    refused: int = 0
-    """Archives that failed a check."""
-    missed: int = 0
-    """Archives that the hub no longer had, or that did not come in time."""
-    declined: int = 0
-    """Archives not fetched, because computing was sooner."""
-    removed: int = 0
 
 
 class HubCheckpoints:
@@ -109,7 +81,7 @@ class HubCheckpoints:
         self._tier = tier
         self._cost = RestoreCost()
         self._fetching = asyncio.Semaphore(FETCHES_MAX)
-        self._due = DueUploads()
+        self._due = DueUploads(tier.idle_s)
         self._kept: dict[ConversationId, list[Offered]] = {}
         self._unfinished: tuple[ConversationId, Digest] | None = None
         """What the last upload has at the hub, unless it was announced."""
@@ -117,6 +89,7 @@ class HubCheckpoints:
         """The conversation of the upload in progress, unless it was evicted meanwhile."""
         self._refused: deque[EntryId] = deque(maxlen=REFUSED_MAX)
         self._lines = Repeated()
+        replica.listen(self._due.receive)
 
     @property
     def nbytes(self) -> int:
@@ -278,9 +251,15 @@ class HubCheckpoints:
             return
         mine = [one for one in self._kept_of(held) if one.body.namespace == namespace]
         superseded = [one for one in mine if one.generation != manifest.generation]
-        if len(superseded) < len(mine):  # it is at the hub; those that it replaces may still be
-            await self._remove(superseded)
+        announced = (one for one in mine if one.generation == manifest.generation)
+        last = max(announced, key=lambda one: one.create_time_ms, default=None)
+        if last is not None and await _is_there(self._replica, last):
+            await self._remove(superseded)  # they may still be there
             return
+        if last is not None:  # a hub from a backup lost it, and may have again what was removed
+            mine = _archives_of(held, self._replica.public)
+            self._kept[held.id] = [o for o in mine if o.generation != manifest.generation]
+            superseded = [o for o in self._kept_of(held) if o.body.namespace == namespace]
         if not self._may_announce(held, manifest):
             return
         await self._remove_unfinished()
@@ -302,6 +281,7 @@ class HubCheckpoints:
             superseded = await self._write(held, file, body, superseded)
         await self._announce(held, manifest, body)
         self._unfinished = None
+        self._due.note_uploaded(held.id, offer)
         if not await self._has_removed(held, superseded):
             self._due.put(held.id, offer, RETRY_S)
 
@@ -398,12 +378,13 @@ class HubCheckpoints:
     def _forget_one(self, archive: Offered) -> None:
         kept = self._kept.get(archive.conversation, [])
         self._kept[archive.conversation] = [one for one in kept if one.id != archive.id]
+        if not self._kept[archive.conversation]:
+            self._due.note_removed(archive.conversation)
 
     def _kept_of(self, held: Conversation) -> list[Offered]:
         """Return this host's own archives of a conversation that have not expired."""
         if held.id not in self._kept:
-            mine = (one for one in offered(held) if one.author == self._replica.public)
-            self._kept[held.id] = list(mine)
+            self._kept[held.id] = _archives_of(held, self._replica.public)
         now = now_ms()
         self._kept[held.id] = [one for one in self._kept[held.id] if not one.has_expired(now)]
         return self._kept[held.id]
@@ -415,6 +396,16 @@ class HubCheckpoints:
         left = {i: [o for o in kept if not o.has_expired(now)] for i, kept in self._kept.items()}
         self._kept = {i: kept for i, kept in left.items() if kept or i in self._replica.shelf}
         return [one for kept in self._kept.values() for one in kept]
+
+
+def _archives_of(held: Conversation, author: PublicKey) -> list[Offered]:
+    return [one for one in offered(held) if one.author == author]
+
+
+async def _is_there(replica: Replica, archive: Offered) -> bool:
+    """Ask the hub whether it has an archive."""
+    state = await BlobCalls(replica.calls()).stat(archive.conversation, archive.body.blob)
+    return state.complete
 
 
 def _patience_s(missing: int, loaded: Loaded) -> float:

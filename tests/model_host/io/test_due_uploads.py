@@ -5,6 +5,7 @@ from typing import Any
 
 from model_host.io.contexts.due_uploads import DUE_MAX, DueUploads
 from replica.ids import ConversationId
+from replica.link import StateChanged, SyncState
 
 OFFER: Any = object()
 
@@ -14,7 +15,7 @@ def conversation(number: int) -> ConversationId:
 
 
 async def test_the_one_that_is_due_first_is_next_whenever_it_was_put():
-    due = DueUploads()
+    due = DueUploads(60)
     due.put(conversation(1), OFFER, 60)
     waiting = asyncio.create_task(due.next())
     await asyncio.sleep(0)  # it waits for the first one
@@ -27,10 +28,26 @@ async def test_the_one_that_is_due_first_is_next_whenever_it_was_put():
 
 
 async def test_of_too_many_the_oldest_is_left_out():
-    due = DueUploads()
+    due = DueUploads(60)
     for number in range(DUE_MAX + 1):
         due.put(conversation(number), OFFER, 0)
     assert len(due) == DUE_MAX
     assert conversation(0) not in due
     due.drop(conversation(1))
     assert await due.next() == (conversation(2), OFFER)
+
+
+async def test_what_was_uploaded_is_due_again_with_each_link_until_it_is_removed():
+    due, linked = DueUploads(0), StateChanged(conversation(1), SyncState.SYNCHRONIZED)
+    due.receive(linked)
+    due.note_uploaded(conversation(1), OFFER)
+    due.receive(StateChanged(conversation(1), SyncState.OFFLINE))
+    assert not due
+    due.receive(linked)
+    assert await due.next() == (conversation(1), OFFER)
+    due.put(conversation(1), OFFER, 60)
+    due.receive(linked)  # it keeps its time
+    due.drop(conversation(1))
+    due.note_removed(conversation(1))
+    due.receive(linked)
+    assert not due

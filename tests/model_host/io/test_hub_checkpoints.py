@@ -13,7 +13,7 @@ import pytest
 from antiphon.v1 import host_pb2
 from model_host.generation import gather_branch, render_branch
 from model_host.io.contexts import hub_checkpoints
-from model_host.io.contexts.hub_checkpoints import HubTierCounters
+from model_host.io.contexts.hub_tier import HubTierCounters
 from model_host.io.server import HostServer
 from model_host.kv import Archive, RestoreCost, conversation_of, encrypt_archive
 from model_host.kv.archive import ARCHIVE_CHUNK_BYTES, ARCHIVE_HEADER_BYTES
