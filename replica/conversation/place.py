@@ -5,6 +5,7 @@ the end of the branch of an earlier request, and right behind a given entry, whi
 finds.
 """
 
+from collections.abc import Container
 from dataclasses import dataclass, replace
 
 from replica.conversation.conversation import Conversation
@@ -64,12 +65,15 @@ def with_conflict(held: Conversation, place: Place, conflict: Conflict) -> Place
     """Return a place with another conflict rule. A fork there waits for no answer.
 
     Where the seal at the place has none yet, it begins beside that, with the same context. It does
-    so too where that request is closed, unless the place follows a CANCEL of it.
+    so too where that request is closed, unless the place follows a CANCEL of it. A queued place
+    follows such a CANCEL at the end of its branch.
     """
     order, entries = held.order, held.log.entries
     chosen = replace(place, conflict=conflict)
+    if conflict is not Conflict.FORK:
+        return _past_closed(held, chosen, ahead_of(held, chosen).node)
     node = order.nodes.get(place.basis) if place.basis is not None else None
-    if conflict is not Conflict.FORK or node is None or node.generation is not None:
+    if node is None or node.generation is not None:
         return chosen
     reached = reach(place.parents, lambda i: entries[i].header.parents, node.covers)
     if not reached.isdisjoint(order.closing_cancels(node.seal.request)):
@@ -128,19 +132,24 @@ def basis_of(held: Conversation, entry: Entry) -> EntryId | None:
 
 
 def end_of(held: Conversation, tip: SealNode | None) -> Place:
-    """Return the end of the branch of a tip.
+    """Return the end of the branch of a tip, behind a CANCEL that closes its request if need be."""
+    place = Place(frontier(held.order, tip), tip.id if tip is not None else None)
+    return _past_closed(held, place, tip, held.order.unreached)
 
-    Behind an answer that no context can have it follows a CANCEL that closes the request: what
-    comes next would wait for good.
+
+def _past_closed(
+    held: Conversation, place: Place, end: SealNode | None, unreached: Container[EntryId] = ()
+) -> Place:
+    """Return a queued place behind `end`, following a CANCEL that closes its request.
+
+    What comes next would wait for good without, where no answer is there that a context can have.
     """
-    order, parents = held.order, frontier(held.order, tip)
-    if tip is None:
-        return Place(parents, None)
-    closing = order.closing_cancels(tip.seal.request)[:1]
-    if closing and not lists_answer(held.log, order.nodes, parents, tip):
-        followed = [held.log.entries[i] for i in (*parents, *closing)]
-        parents = ends(held.log, followed, order.unreached, closing)
-    return Place(parents, tip.id)
+    order, entries = held.order, held.log.entries
+    closing = order.closing_cancels(end.seal.request)[:1] if end is not None else ()
+    if end is None or not closing or lists_answer(held.log, order.nodes, place.parents, end):
+        return place
+    followed = [entries[i] for i in (*place.parents, *closing)]
+    return replace(place, parents=ends(held.log, followed, unreached, closing))
 
 
 def _ends_behind(

@@ -1,9 +1,11 @@
 """The place right behind an entry that somebody chose; further cases are in test_place.py."""
 
 from contextlib import suppress
+from dataclasses import replace
 
 import pytest
 
+from replica.conversation.backlog import awaited
 from replica.conversation.chosen import place_at
 from replica.conversation.conversation import Conversation
 from replica.conversation.instead import place_instead_of
@@ -34,6 +36,31 @@ def test_behind_a_question_that_waits_a_place_queues_until_that_is_sealed_or_clo
     turn.admit(turn.ada.write(turn.held.id, Cancel(), parents=[request]))
     for one in (message, request):
         assert place_at(turn.held, one.id).conflict is Conflict.FORK
+
+
+def test_behind_a_question_that_waits_a_place_follows_the_cancel_of_the_answer_ahead() -> None:
+    """After `antiphon cancel` the next message still waited, for good where the host was gone."""
+    scene = Scene()
+    _, base, reply = scene.turn()
+    first = scene.ask(reply, basis=base)
+    scene.seal(first)
+    message = scene.say(first)
+    asked = scene.ask(message, basis=base)
+    chosen = place_at(scene.held, message.id)
+    assert awaited(scene.held, chosen) == [first.id]
+    queued = replace(place_at(scene.held, reply.id), conflict=Conflict.QUEUE)
+    assert awaited(scene.held, queued) == [first.id]
+    cancel = scene.cancel(first)
+    for place, basis in (
+        (place_at(scene.held, message.id), None),
+        (place_at(scene.held, asked.id), base),
+        (with_conflict(scene.held, queued, Conflict.QUEUE), base),
+    ):
+        assert cancel.id in place.parents
+        assert place.conflict is Conflict.QUEUE
+        assert awaited(scene.held, replace(place, parents=(cancel.id,))) == []
+        parents = map(scene.held.log.entries.__getitem__, place.parents)
+        assert sealable(scene.held, scene.ask(*parents, basis=basis).id) is not None
 
 
 def test_behind_a_fork_that_waits_a_place_forks() -> None:
