@@ -3,7 +3,7 @@
 Pure. For display and CANCELs only: a host decides by `next_seal.sealable`.
 """
 
-from collections.abc import Collection
+from collections.abc import Callable
 
 from replica.conversation.conversation import Conversation
 from replica.conversation.place import Place, ahead_of, goes_behind
@@ -12,11 +12,9 @@ from replica.log import Conflict, Entry, reach
 from replica.order import (
     SealNode,
     begun_behind,
-    descendants,
     is_open,
     lists_answer,
     queued_behind,
-    start,
 )
 
 
@@ -39,8 +37,12 @@ def awaited(held: Conversation, place: Place) -> list[EntryId]:
 
     behind = reach(place.parents, follow)
     end = goes_behind(held, place)
-    # A fork gets its seal beside the unanswered requests that it follows.
-    found = _of_branch(held, place, end, found) if place.conflict is Conflict.QUEUE else set()
+    if place.conflict is Conflict.QUEUE:
+        # Nothing waits for a sealed one that its branch has gone on without.
+        goes_there, unsealed = _goes_with(held, place, end), found.difference(order.seal_of)
+        found = {i for i in unsealed if goes_there(log.entries[i])}
+    else:
+        found = set()  # a fork gets its seal beside the unanswered requests that it follows
     if end is not None and not _has_answer(held, place, end):
         found.add(end.seal.request)
 
@@ -67,45 +69,40 @@ def answers_ahead(held: Conversation, place: Place) -> list[EntryId]:
 def waiting_beside(held: Conversation, place: Place) -> list[EntryId]:
     """Return the requests that wait for the branch of a place without being followed there.
 
-    They were queued before the answer came that the place follows (ORD-10), and are sealed
-    behind it, in (lamport, id) order.
+    They were queued before the answer came that the place follows, or where its author did not
+    know of that, and are sealed behind it, in (lamport, id) order.
     """
-    order, log = held.order, held.log
-    tip = ahead_of(held, place).node if place.conflict is Conflict.QUEUE else None
-    begin = start(order, tip)
-    if tip is None or begin == tip.seal.request:
+    order, entries = held.order, held.log.entries
+    if place.conflict is not Conflict.QUEUE:
         return []
-    behind = descendants(order, tip.seal.request) - descendants(order, begin)
-    asked = (log.entries[i] for i in behind.difference(awaited(held, place)))
-    found = [entry for entry in asked if is_open(order, entry)]
-    found = [entry for entry in found if entry.header.conflict == Conflict.QUEUE]
-    return [entry.id for entry in sorted(found, key=lambda entry: entry.order_key)]
+    asked = [entries[i] for i in reversed([*order.unanswered.latest_unsealed()])]
+    queued = [e for e in asked if e.header.conflict == Conflict.QUEUE and is_open(order, e)]
+    if not queued:
+        return []
+    followed = {*awaited(held, place)}
+    goes_there = _goes_with(held, place, ahead_of(held, place).node)
+    return [e.id for e in queued if e.id not in followed and goes_there(e)]
 
 
-def _of_branch(
-    held: Conversation, place: Place, end: SealNode | None, found: Collection[EntryId]
-) -> set[EntryId]:
-    """Leave out the requests of other branches: a fork goes on without what it follows there."""
-    order, entries, begun = held.order, held.log.entries, _begun(held, place, end)
-    ends = dict[tuple[EntryId | None, EntryId | None], SealNode | None]()
+def _goes_with(held: Conversation, place: Place, end: SealNode | None) -> Callable[[Entry], bool]:
+    """Return whether a request without a seal goes behind `end`, as what is queued at `place`."""
+    order, begun = held.order, _begun(held, place, end)
+    found = dict[tuple[EntryId | None, EntryId | None], SealNode | None]()
 
-    def is_there(request: EntryId) -> bool:
-        seal, entry = order.seal_of.get(request), entries[request]
-        if seal is not None:
-            return end is not None and end.extends(order.nodes[seal])
-        if entry.header.conflict == Conflict.FORK:
-            return begun is entry
-        parents, extended = entry.header.parents, order.resolve_basis(entry)
+    def goes_there(request: Entry) -> bool:
+        if request.header.conflict == Conflict.FORK:
+            return begun is request
+        parents, extended = request.header.parents, order.resolve_basis(request)
         fork = order.forks.behind(parents)
         # Many may wait in one line, whose end is looked for once.
         line = (extended.id if extended is not None else None, fork.last.id if fork else None)
-        if line not in ends:
-            ends[line] = queued_behind(order, parents, extended).node
-        if ends[line] is not end:
+        if line not in found:
+            found[line] = queued_behind(order, parents, extended).node
+        if found[line] is not end:
             return False
         return begun_behind(order, parents, extended, end) is begun
 
-    return set(filter(is_there, found))
+    return goes_there
 
 
 def _has_answer(held: Conversation, place: Place, end: SealNode) -> bool:

@@ -3,7 +3,6 @@
 from replica.order.cancels import is_withdrawal, may_end
 from replica.order.context import context_digest
 from replica.order.coverage import coverage, coverage_before, lists_answer
-from replica.order.descendants import descendants
 from replica.order.eligible import is_open, is_tail_entry
 from replica.order.ends import ends
 from replica.order.node import SealNode
@@ -22,7 +21,6 @@ __all__ = [
     "context_digest",
     "coverage",
     "coverage_before",
-    "descendants",
     "ends",
     "first_closing",
     "frontier",

@@ -2,8 +2,9 @@
 
 import pytest
 
-from replica.conversation.backlog import awaited
-from replica.conversation.place import Place
+from replica.conversation.backlog import awaited, waiting_beside
+from replica.conversation.next_seal import sealable
+from replica.conversation.place import Place, newest_place, place_on_branch, with_conflict
 from replica.log.entry import Conflict, Entry
 from tests.support.branches import Scene
 
@@ -85,3 +86,32 @@ def test_no_answer_is_awaited_behind_the_cancel_that_closes_its_request(scene: S
     cancel = scene.cancel(request)
     assert awaited(scene.held, _queued(cancel, basis=seal)) == []
     assert awaited(scene.held, _queued(request, basis=seal)) == [request.id]
+
+
+def test_nothing_is_awaited_that_its_branch_has_gone_on_without(scene: Scene) -> None:
+    """`status` said that its asker waits for a host that is gone, and `cancel` cancelled it."""
+    first = scene.ask()
+    seal = scene.seal(first)
+    waits = scene.ask(scene.say(first))
+    third = scene.ask(scene.cancel(first), basis=seal)
+    scene.answer(scene.seal(third))
+    place = place_on_branch(scene.held, waits.id)
+    assert awaited(scene.held, place) == [waits.id]
+    assert sealable(scene.held, waits.id) is not None
+
+
+def test_a_question_whose_author_did_not_know_of_later_answers_waits_beside(scene: Scene) -> None:
+    """Nobody else saw it while its host was away, though the next answer comes behind its own."""
+    _, base, reply = scene.turn()
+    _, seal, answered = scene.turn(reply, basis=base)
+    early = scene.ask(scene.say(reply), basis=base)
+    scene.ask(scene.say(reply), basis=base, fork=True)
+    place = newest_place(scene.held)
+    assert place == Place((answered.id,), seal.id)
+    assert awaited(scene.held, place) == []
+    assert waiting_beside(scene.held, place) == [early.id]
+    assert waiting_beside(scene.held, with_conflict(scene.held, place, Conflict.FORK)) == []
+    assert waiting_beside(scene.held, place_on_branch(scene.held, early.id)) == []
+    found = sealable(scene.held, early.id)
+    assert found is not None
+    assert found.parent is scene.held.order.nodes[seal.id]
