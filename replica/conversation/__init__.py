@@ -11,7 +11,7 @@ from replica.conversation.address import (
 )
 from replica.conversation.author import Author, ClockInvalid
 from replica.conversation.awaited_hosts import hosts_awaited
-from replica.conversation.backlog import answers_ahead, awaited, waiting_beside
+from replica.conversation.backlog import answers_ahead, awaited, left_out, waiting_beside
 from replica.conversation.chain import (
     CallStarted,
     Chain,
@@ -245,6 +245,7 @@ __all__ = [
     "judge",
     "judge_by_record",
     "key_digest",
+    "left_out",
     "may_be_sealed",
     "means_removal",
     "newest_place",

@@ -66,6 +66,19 @@ def answers_ahead(held: Conversation, place: Place) -> list[EntryId]:
     return [i for i in found if not is_left or i != end.seal.request]
 
 
+def left_out(held: Conversation, place: Place) -> list[EntryId]:
+    """Return the open requests that a fork at `place` follows, and whose answers it leaves out.
+
+    They are in (lamport, id) order. A place that queues leaves none out.
+    """
+    order, entries = held.order, held.log.entries
+    if place.conflict is not Conflict.FORK:
+        return []
+    behind = reach(place.parents, lambda i: entries[i].header.parents)
+    found = (entries[i] for i in behind if i in order.unanswered)
+    return [e.id for e in sorted(found, key=lambda e: e.order_key) if is_open(order, e)]
+
+
 def waiting_beside(held: Conversation, place: Place) -> list[EntryId]:
     """Return the requests that wait for the branch of a place without being followed there.
 

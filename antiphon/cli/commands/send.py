@@ -54,6 +54,7 @@ from replica.conversation import (
     Conversation,
     Place,
     awaited,
+    left_out,
     place_at,
     refusal_of,
     says_nothing,
@@ -265,18 +266,15 @@ async def _send(session: Session, replica: Replica, message: str | None, given: 
 
 
 def say_awaited(session: Session, replica: Replica, held: Conversation, place: Place) -> None:
-    """Print a note if a message at `place` waits for an answer, with the next step.
-
-    One that forks only leaves the answer out: nobody need do anything.
-    """
-    waiting = awaited(held, place)
+    """Print a note if a message at `place` waits for an answer, or forks and leaves one out."""
+    forks = place.conflict is Conflict.FORK
+    waiting = left_out(held, place) if forks else awaited(held, place)
     if not waiting:
         return
-    forks = place.conflict is Conflict.FORK
     rest = "this makes a branch without it" if forks else "this goes after it"
     session.out.note(f"note: an answer on this branch is still awaited; {rest}")
     bodies = filter(None, (held.order.request(i) for i in waiting))
-    linked = {info.key for info in replica.hub.hosts} if replica.hub.is_linked else set()
+    linked = {info.key for info in replica.hub.hosts}
     away = {short(body.host) for body in bodies if body.host not in linked}
     if replica.hub.is_linked and away and not forks:
         step = f"{next_command(session.settings, 'cancel')} ends the wait"

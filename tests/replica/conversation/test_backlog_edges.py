@@ -2,7 +2,7 @@
 
 import pytest
 
-from replica.conversation.backlog import awaited, waiting_beside
+from replica.conversation.backlog import awaited, left_out, waiting_beside
 from replica.conversation.next_seal import sealable
 from replica.conversation.place import Place, newest_place, place_on_branch, with_conflict
 from replica.log.entry import Conflict, Entry
@@ -115,3 +115,14 @@ def test_a_question_whose_author_did_not_know_of_later_answers_waits_beside(scen
     found = sealable(scene.held, early.id)
     assert found is not None
     assert found.parent is scene.held.order.nodes[seal.id]
+
+
+def test_a_fork_leaves_the_open_requests_out_that_it_follows(scene: Scene) -> None:
+    waits = scene.ask()
+    closed = scene.ask(waits)
+    scene.cancel(closed)
+    later = scene.ask(closed)
+    assert left_out(scene.held, _forked(later)) == [waits.id, later.id]
+    assert left_out(scene.held, _queued(later)) == []
+    scene.answer(scene.seal(waits))
+    assert left_out(scene.held, _forked(later)) == [later.id]
