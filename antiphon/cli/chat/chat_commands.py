@@ -116,10 +116,9 @@ async def undo(chat: ChatSession, _rest: str) -> None:
 async def cancel(chat: ChatSession, _rest: str) -> None:
     """Cancel what the next message would wait for."""
     chat.check_sent()
-    place = chat.place()
-    check_calls(chat.session, chat.replica, chat.held, place)
-    done = await cancel_awaited(chat.replica, chat.held, place)
-    report_cancelled(chat.session, chat.replica, chat.held, place, done, chat.names)
+    check_calls(chat.session, chat.replica, chat.held, chat.place())
+    closed = await cancel_awaited(chat.replica, chat.held, chat.place())
+    report_cancelled(chat.session, chat.replica, chat.held, chat.place(), closed, chat.names)
 
 
 async def fork(chat: ChatSession, prefix: str) -> None:

@@ -1,7 +1,6 @@
 """`antiphon cancel`: cancel answers in progress, or requests whose host is gone."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Annotated, Any
 
 import typer
@@ -64,39 +63,30 @@ def register(app: typer.Typer) -> None:
             await replica.load(chosen)
             await session.sync(replica, chosen)
             held = await replica.load(chosen)
-            place = (await session.choices(replica.store, chosen)).place(held)
-            done = Cancelled()
+            choices = await session.choices(replica.store, chosen)
+            place, closed = choices.place(held), tuple[EntryId, ...]()
             if call is not None:
                 await abandon_call(replica, held, place, call)
             elif request is not None:
-                done = await cancel_request(replica, held, find_entry(held, request))
+                closed = await cancel_request(replica, held, find_entry(held, request))
             else:
                 check_calls(session, replica, held, place)
-                done = await cancel_awaited(replica, held, place)
+                closed = await cancel_awaited(replica, held, place)
             if replica.hub.is_linked:
                 await replica.wait_synced(chosen, session.settings.sync_timeout_s)
             if call is not None:
                 session.out.note(f"call {call} is abandoned; the branch goes on without its result")
-                _emit(session, held, done, call=call)
+                _emit(session, held, closed, call=call)
             elif request is not None:
-                session.out.note(f"the request {short(done.closed[0])} is cancelled")
-                _emit(session, held, done)
+                session.out.note(f"the request {short(closed[0])} is cancelled")
+                _emit(session, held, closed)
             else:
                 names = await session.names(replica.store, held)
-                report_cancelled(session, replica, held, place, done, names)
+                report_cancelled(session, replica, held, choices.place(held), closed, names)
 
 
-@dataclass(frozen=True, slots=True)
-class Cancelled:
-    """What became of the requests that a place waited for."""
-
-    closed: tuple[EntryId, ...] = ()
-    left: tuple[EntryId, ...] = ()
-    """Requests of other members, which this key may not cancel."""
-
-
-async def cancel_awaited(replica: Replica, held: Conversation, place: Place) -> Cancelled:
-    """Cancel every request that `place` waits for and this key may cancel.
+async def cancel_awaited(replica: Replica, held: Conversation, place: Place) -> tuple[EntryId, ...]:
+    """Cancel every request that `place` waits for and this key may cancel; return them.
 
     An owner may cancel all of them, others their own. Raises NothingAwaited, KeyRemoved, and
     CancelForbidden if all of them are other members': such a CANCEL has no effect.
@@ -107,8 +97,10 @@ async def cancel_awaited(replica: Replica, held: Conversation, place: Place) -> 
     return await _cancel(replica, held, waiting)
 
 
-async def cancel_request(replica: Replica, held: Conversation, request: EntryId) -> Cancelled:
-    """Cancel one request, wherever it is.
+async def cancel_request(
+    replica: Replica, held: Conversation, request: EntryId
+) -> tuple[EntryId, ...]:
+    """Cancel one request, wherever it is; return it.
 
     Raises ArgumentInvalid for another entry, NothingAwaited for a request that is over, and what
     `cancel_awaited` raises.
@@ -124,7 +116,9 @@ async def cancel_request(replica: Replica, held: Conversation, request: EntryId)
     return await _cancel(replica, held, [request])
 
 
-async def _cancel(replica: Replica, held: Conversation, waiting: Sequence[EntryId]) -> Cancelled:
+async def _cancel(
+    replica: Replica, held: Conversation, waiting: Sequence[EntryId]
+) -> tuple[EntryId, ...]:
     removal = removal_of(held, replica.public)
     if removal is not None:
         raise removal
@@ -136,7 +130,7 @@ async def _cancel(replica: Replica, held: Conversation, waiting: Sequence[EntryI
         )
     for request in closed:
         await cancels.cancel(replica, held.id, request)
-    return Cancelled(closed, tuple(i for i in waiting if i not in closed))
+    return closed
 
 
 def may_cancel(held: Conversation, key: PublicKey, request: EntryId) -> bool:
@@ -149,38 +143,46 @@ def report_cancelled(
     replica: Replica,
     held: Conversation,
     place: Place,
-    done: Cancelled,
+    closed: Sequence[EntryId],
     names: Names,
 ) -> None:
-    """Print how many requests are cancelled, and what is awaited still; with --json the ids."""
-    requests = counted(len(done.closed), "request", "requests")
-    session.out.note(f"{requests} cancelled; the next message {_waits(held, place, done, names)}")
+    """Print how many requests are cancelled, and what is awaited still; with --json the ids.
+
+    `place` is that of the next message as it is now, which need not follow what it followed.
+    """
+    requests, left = counted(len(closed), "request", "requests"), awaited(held, place)
+    waits = _waits(replica, held, left, names)
+    if not left and calls_ahead(held, place):
+        waits = "waits for a tool, not for an answer"
+    session.out.note(f"{requests} cancelled; the next message {waits}")
     say_calls(session, replica, held, place, "the next message")
-    _emit(session, held, done, calls=[one.call.call_id for one in calls_ahead(held, place)])
+    calls = [one.call.call_id for one in calls_ahead(held, place)]
+    _emit(session, held, closed, left=left, calls=calls)
 
 
-def _waits(held: Conversation, place: Place, done: Cancelled, names: Names) -> str:
-    """Return what the next message waits for, as words behind it."""
-    whose = list(dict.fromkeys(names.of(held.log.entries[i].header.author) for i in done.left))
-    if not whose:
-        is_called = bool(calls_ahead(held, place))
-        return "waits for a tool, not for an answer" if is_called else "does not wait for an answer"
-    answers = "answer" if len(done.left) == 1 else "answers"
+def _waits(replica: Replica, held: Conversation, left: Sequence[EntryId], names: Names) -> str:
+    """Return which answers the next message waits for, as words behind it."""
+    if not left:
+        return "does not wait for an answer"
+    whose = list(dict.fromkeys(names.of(held.log.entries[i].header.author) for i in left))
+    answers = "answer" if len(left) == 1 else "answers"
+    words = f"waits for the {answers} to {' and '.join(whose)}"
+    if any(may_cancel(held, replica.public, i) for i in left):
+        return words
     asker = whose[0] if len(whose) == 1 else "an asker"
-    return (
-        f"waits for the {answers} to {' and '.join(whose)}, which only {asker} or an owner can"
-        " cancel"
-    )
+    return f"{words}, which only {asker} or an owner can cancel"
 
 
 def _emit(
     session: Session,
     held: Conversation,
-    done: Cancelled,
+    closed: Sequence[EntryId],
+    *,
+    left: Sequence[EntryId] = (),
     call: str | None = None,
     calls: Sequence[str] = (),
 ) -> None:
     if session.out.as_json:
-        record: dict[str, Any] = {"cancelled": [i.hex() for i in done.closed], "abandoned": call}
-        record |= {"awaited": [i.hex() for i in done.left], "calls": list(calls)}
+        record: dict[str, Any] = {"cancelled": [i.hex() for i in closed], "abandoned": call}
+        record |= {"awaited": [i.hex() for i in left], "calls": list(calls)}
         session.out.emit({"conversation": held.id.hex()} | record)

@@ -186,6 +186,24 @@ def test_a_branch_whose_host_is_gone_continues(gate: Gate):
     assert context_of_newest(ada) == ["first", "second", "third"]
 
 
+def test_cancel_says_what_the_next_message_waits_for_from_then_on(gate: Gate) -> None:
+    """It named a question that waits beside the cancelled one, which nobody waits for."""
+    ada, bob = pair(gate.world)
+    bob.ok("send", "first", "--no-wait")
+    gate.wait()
+    ada.ok("status")
+    ada.ok("send", "second", "--no-wait")
+    bob.ok("status")
+    gate.world.stop_host()
+    cancelled = bob.run("cancel")
+    assert "1 request cancelled; the next message does not wait for an answer" in cancelled.stderr
+    assert bob.refused("cancel") == "NOTHING_AWAITED"
+    other = gate.world.start_host(name="other").replica.public.hex()
+    assert bob.ok("send", "third", "--host", other) == "You said: third\n"
+    said = ada.run("status").stderr
+    assert "you wait for a host that is not linked to the hub" in said, "it named Bob"
+
+
 def test_an_open_request_of_another_branch_is_found_and_cancelled(gate: Gate) -> None:
     """A fork without a seal is on no branch that `switch` knows."""
     ada, bob = pair(gate.world)
