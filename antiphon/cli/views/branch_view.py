@@ -28,11 +28,16 @@ from replica.log import Entry
 class Next:
     """A turn that waits for the answer under way."""
 
-    author: PublicKey
+    request: Entry
     message: Entry | None
     """None where another answer is asked for."""
     words: str
     """Those of the message, in one line."""
+
+    @property
+    def author(self) -> PublicKey:
+        """Who asks."""
+        return self.request.header.author
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +50,7 @@ class BranchView:
     waiting: tuple[EntryId, ...]
     """All requests without an answer, the running one first."""
     next: tuple[Next, ...]
-    """The turns that wait behind that, whether the next message follows them or not."""
+    """The turns that wait beside that, in order, whether the next message follows them or not."""
 
 
 NO_BRANCH = BranchView((), None, (), ())
@@ -80,6 +85,7 @@ def view_of(
     running = waiting[0] if waiting else None
     cut = ids.index(running) + 1 if running in ids else len(ids)
     asked = [*(entry for entry in entries[cut:] if entry.id in waiting), *beside]
+    asked.sort(key=lambda entry: entry.order_key)
     return BranchView(tuple(entries[:cut]), running, tuple(waiting), tuple(_next(held, asked)))
 
 
@@ -94,19 +100,22 @@ def queue_words(
         return _waits(names.of(view.next[0].author))
     if view.running is None:
         return ""
-    whose = names.of(held.log.entries[view.running].header.author)
-    tool = "" if view.running in held.order.seal_of else _for_tool(held, view, names)
-    gone = _missing_host(held, view.running, linked)
+    turns = [held.log.entries[view.running], *(one.request for one in view.next)]
+    is_sealed = view.running in held.order.seal_of
+    if not is_sealed:  # one beside it may come first, whose author did not know of what it follows
+        turns.sort(key=lambda entry: entry.order_key)
+    first, *rest = turns
+    whose = names.of(first.header.author)
+    tool = "" if is_sealed else _for_tool(held, first.id, names)
+    gone = _missing_host(held, first.id, linked)
     if gone and not tool:
         words = f"{_waits(whose)} for a host that {gone}"
-    elif view.running in held.order.seal_of:
-        words = f"answering {whose}"
     else:
-        words = _waits(whose) + tool
-    if not view.next:
+        words = f"answering {whose}" if is_sealed else _waits(whose) + tool
+    if not rest:
         return words
-    more = f" and {len(view.next) - 1} more" if len(view.next) > 1 else ""
-    return f"{words}, next {names.of(view.next[0].author)}{more}"
+    more = f" and {len(rest) - 1} more" if len(rest) > 1 else ""
+    return f"{words}, next {names.of(rest[0].header.author)}{more}"
 
 
 def _waits(whose: str) -> str:
@@ -125,9 +134,9 @@ def _missing_host(
     return "is not linked to the hub" if linked is not None and asked.host not in linked else ""
 
 
-def _for_tool(held: Conversation, view: BranchView, names: Names) -> str:
-    """Return the tool whose result the first request waits for, as words behind "waits"."""
-    place = queued_place(held, view.running) if view.running is not None else None
+def _for_tool(held: Conversation, request: EntryId, names: Names) -> str:
+    """Return the tool whose result a request waits for, as words behind "waits"."""
+    place = queued_place(held, request)
     for one in calls_ahead(held, place) if place is not None else ():
         who, tool = names.of(one.asked.executor), harmless(one.call.name)
         return f" for your tool {tool}" if who == YOU else f" for the tool {tool} of {who}"
@@ -137,4 +146,4 @@ def _for_tool(held: Conversation, view: BranchView, names: Names) -> str:
 def _next(held: Conversation, asked: Iterable[Entry]) -> Iterator[Next]:
     for request in asked:
         message = own_message(held, request)
-        yield Next(request.header.author, message, line_of(held, message))
+        yield Next(request, message, line_of(held, message))
