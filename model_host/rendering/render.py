@@ -330,12 +330,12 @@ class _Local:
 
     def opening(self, before: str | None, role: str) -> Opening | None:
         """Return the literal between two turns of these roles; None where it is refused."""
-        return self._pairs[before, role]
+        return self._pairs.get((before, role))  # behind a refused turn none was tried
 
     def literal(self, before: Turn | None, opening: Fragment) -> Opening:
         """Return the literal that opens a turn behind another."""
         role = before.role if before is not None else None
-        literal = self._pairs[role, _role_of(opening)]
+        literal = self.opening(role, _role_of(opening))
         if literal is None:
             raise _refused_turn(opening, role)
         return self._headers[role] if opening.is_asked and role is not None else literal

@@ -165,7 +165,8 @@ Headers = Mapping[str, str]
 def find_pairs(template: Template) -> Pairs | None:
     """Return the literals of a local template, None for any other.
 
-    The literals of each sequence must be those that shorter sequences gave its pairs.
+    The literals of each sequence must be those that shorter sequences gave its pairs. Of a role
+    that only the longest sequences have, nothing says what comes behind it.
     """
     pairs: dict[Pair, str | None] = {}
     for turns in _sequences(LOCAL_TURNS):
@@ -181,7 +182,8 @@ def find_pairs(template: Template) -> Pairs | None:
         # The last literal closes a turn: it is part of the next opening.
         if is_refused or found[:-1] != list(map(pairs.setdefault, steps, found)):
             return None
-    return pairs
+    rendered = {role for (_, role), literal in pairs.items() if literal is not None}
+    return pairs if all(step in pairs for step in product(rendered, ROLES.values())) else None
 
 
 def find_headers(template: Template) -> Headers:

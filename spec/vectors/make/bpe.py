@@ -111,8 +111,8 @@ def small() -> Tokenizer:
     merges = (
         "h e", "l l", "he ll", "hell o", "Ġ t", "Ġt he", "Ġ a", "i n", "o n", "e r", "u s", "us er",
         "Ċ Ċ", "< |", "| >", "a r", "ar g", "t o", "to o", "too l", "f u", "fu n", "c t", "n a",
-        "m e", "na me", '" :', "Ġ Ġ",
+        "m e", "na me", '" :', "Ġ Ġ", "} }",
     )  # fmt: skip
-    tokens = (*special, *single, *(merge.replace(" ", "") for merge in merges))
-    types = (*special.values(), *(NORMAL for _ in tokens[len(special) :]))
+    tokens = (*special, *single, *(merge.replace(" ", "") for merge in merges), "<|im_start")
+    types = (*special.values(), *(NORMAL for _ in tokens[len(special) + 1 :]), CONTROL)
     return Tokenizer(tokens, types, merges)

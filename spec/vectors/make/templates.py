@@ -73,13 +73,51 @@ LATE = (
     "assistant\n{% endif %}"
 )
 LATE_NUMBERED = LATE.replace("{{ m.role }}", "{{ loop.index }} {{ m.role }}")
+CLOSING = (
+    "{% for m in messages %}{% if loop.first and m.role != 'system' %}<|im_start|>system\n"
+    "<think>hello\n!<|im_end|>\n{% endif %}<|im_start|>{{ m.role }}\n{% if m.tool_calls %}"
+    "{% for c in m.tool_calls %}<tool_call>\n"
+    '{"name": "{{ c.function.name }}", "parameters": {{ c.function.arguments | tojson }}}\n'
+    "</tool_call>{% endfor %}{% else %}{{ m.content }}{% endif %}!<|im_end|>\n{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
+LADDER = (
+    "{% set behind = {'system': ['user'], 'user': ['assistant'], 'assistant': ['user', 'tool'],"
+    " 'tool': ['assistant']} %}{% for m in messages %}"
+    "{% if m.role not in (behind[messages[loop.index0 - 1].role] if loop.index0 else ['system']) %}"
+    "{{ raise_exception('another order') }}{% endif %}"
+    "<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
+TWO_TURNS = (
+    "{% if messages[0].role == 'system' and messages|length > 2 %}"
+    "{{ raise_exception('too many turns') }}{% endif %}{% for m in messages %}"
+    "<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
 RULES = (
     "A template's own system text is the text with which a turn of the system and one of the user"
     " behind it render as the user's alone: its first literal, without the two of both turns around"
     " it. Where that literal does not begin and end with these, there is none.",
     "Where a TOOLS entry that renders anything opens the first turn of a context, this text and a"
     " blank line come before it, as literals. They do not where the next MESSAGE or GENERATION"
-    " behind the entry, in the list of the same seal, is a message of the system.",
+    " behind the entry, in the list of the same seal, is a message of the system. An entry whose"
+    " body does not parse is none.",
+    "A space that ends a literal goes with the text behind it where the first part of the message"
+    " is a text, and not an empty one.",
+    "A template refuses the role `tool` if it refuses a turn of it behind a user's and an"
+    " assistant's, also with a turn of the system before these. It writes the marks of results if"
+    " `<tool_response>` is in the literal that opens this turn.",
+    "The literals of the format, the blank lines and the line feeds are literals each for itself:"
+    " two that meet are not tokenised as one. In a JSON string a character below U+0020 is"
+    " escaped as \\b, \\t, \\n, \\f or \\r, any other of them as \\u and four lowercase"
+    " hex digits.",
+    "The line feed before a call or a result comes where the message has any token before it, that"
+    " of a literal too. Calls and results within a result are rendered like those of a message, and"
+    " open and close nothing.",
+    "To find the format, `tool_calls` is a list of one object: `type`, `function`, and `function`,"
+    " an object of `name` and `arguments`. The message has no `content`. The text of a format is"
+    " that of the whole call with its marks, as the format writes it.",
 )
 KNOWN_TURNS = 3
 """A header is known if it is the same behind all sequences of up to this many turns."""
@@ -295,4 +333,7 @@ TEMPLATES = {
     "moved": Template(MOVED),
     "late": Template(LATE),
     "late-numbered": Template(LATE_NUMBERED),
+    "closing": Template(CLOSING),
+    "ladder": Template(LADDER),
+    "two-turns": Template(TWO_TURNS),
 }

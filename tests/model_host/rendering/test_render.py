@@ -387,6 +387,14 @@ def test_a_context_takes_one_run_of_the_template_where_its_headers_are_known():
     assert runs == [40]
 
 
+def test_a_turn_behind_one_that_is_refused_everywhere_is_refused_too():
+    source = "{% for m in messages %}{{ m.content if m.role == 'user' else 1 / 0 }}{% endfor %}"
+    renderer = Renderer.load(Template(source), ENCODER)
+    assert renderer.is_local
+    with pytest.raises(TemplateUnsupported, match="refuses a turn of assistant"):
+        render(items(REQUEST, user("hi"), final=(0,)), renderer)
+
+
 def test_messages_in_a_row_are_one_turn_where_turns_must_alternate():
     renderer = Renderer.load(Template(ALTERNATING), ENCODER)
     done = generation("yes", FinishReason.LENGTH, closed=False)

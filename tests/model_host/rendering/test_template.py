@@ -117,6 +117,24 @@ def test_a_header_that_one_role_before_it_leaves_open_is_known_behind_the_others
     assert not is_local(find_pairs(aside), headers)
 
 
+LADDER = (
+    "{% set behind = {'system': ['user'], 'user': ['assistant'], 'assistant': ['user', 'tool'],"
+    " 'tool': ['assistant']} %}{% for m in messages %}"
+    "{% if m.role not in (behind[messages[loop.index0 - 1].role] if loop.index0 else ['system']) %}"
+    "{{ raise_exception('another order') }}{% endif %}<{{ m.role }}>{{ m.content }}{% endfor %}"
+    "{% if add_generation_prompt %}<assistant>{% endif %}"
+)
+"""A template that first has a turn of tools as the fourth."""
+
+
+def test_a_template_is_not_local_where_a_role_is_first_rendered_in_four_turns():
+    assert find_pairs(Template(LADDER)) is None
+    early = LADDER.replace("else ['system']", "else ['system', 'user']")
+    pairs = find_pairs(Template(early))
+    assert pairs is not None
+    assert (pairs["tool", "assistant"], pairs["tool", "user"]) == ("<assistant>", None)
+
+
 @pytest.mark.parametrize("source", [LAST_TURN_THINKS, COUNTING])
 def test_a_template_that_looks_further_than_two_turns_is_not_local(source: str):
     assert find_pairs(Template(source)) is None
