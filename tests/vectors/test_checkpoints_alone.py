@@ -219,9 +219,14 @@ def _reason_of(vector: Vector, data: bytes) -> str | None:
         manifest = _decode(content[4 : 4 + length], key)
     except Exception:  # noqa: BLE001  # whatever it is, the archive is of no use
         return "ARCHIVE_INVALID"
-    end = 0
+    if manifest["namespace"] != vector["namespace"]:
+        return "ARCHIVE_FOREIGN"
+    end, payloads = 0, content[4 + length :]
     for piece in manifest["pieces"]:
         if (piece["file"], int(piece["offset"])) != ("archive", end):
+            return "ARCHIVE_INVALID"
+        payload = payloads[end : end + piece["length"]]
+        if blake3(payload).hexdigest() != piece["blake3"]:
             return "ARCHIVE_INVALID"
         end += piece["length"]
     return None if len(content) == 4 + length + end else "ARCHIVE_INVALID"

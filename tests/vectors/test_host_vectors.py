@@ -4,6 +4,7 @@ import hashlib
 import json
 from collections.abc import Iterator
 from dataclasses import asdict, fields
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,8 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from antiphon.conformance.answers import draft_of
 from antiphon.v1 import host_pb2
 from model_host.errors import ArchiveError, CheckpointCorrupt
+from model_host.io.files.archive_files import store_archive
+from model_host.io.files.checkpoint_files import Checkpoints
 from model_host.kv import domain_salt
 from model_host.kv.archive import (
     ARCHIVE_CHUNK_BYTES,
@@ -48,7 +51,7 @@ from replica.conversation import (
 )
 from replica.conversation.receipt import check_findings
 from replica.errors import EntryRefused
-from replica.ids import Digest, EntryId, PublicKey
+from replica.ids import ConversationId, Digest, EntryId, PublicKey
 from replica.io.calls.replays import decode_receipt
 from spec.vectors.make.__main__ import FOLDER
 from tests.support.sampling import mask_as_given, sampled, state_as_given
@@ -266,7 +269,13 @@ def test_an_archive_has_the_bytes_of_the_vector(vector: Vector) -> None:
 
 
 @pytest.mark.parametrize("vector", _vectors("archive.json", "refused"))
-def test_an_archive_is_refused_for_the_reason_of_the_vector(vector: Vector) -> None:
-    with pytest.raises(ArchiveError) as refused:
-        _opened(vector, bytes.fromhex(vector["bytes"]))
+def test_an_archive_is_refused_for_the_reason_of_the_vector(vector: Vector, tmp_path: Path) -> None:
+    data, file = bytes.fromhex(vector["bytes"]), tmp_path / "archive"
+    file.write_bytes(data)
+    names = ("secret", "conversation", "namespace")
+    secret, conversation, namespace = (bytes.fromhex(vector[name]) for name in names)
+    store = Checkpoints(tmp_path / "stored", mac_key=bytes(32), budget_bytes=1 << 24)
+    with pytest.raises(ArchiveError) as refused, file.open("rb", buffering=0) as given:
+        conversation_of(data[:ARCHIVE_HEADER_BYTES])
+        store_archive(given, store, secret, ConversationId(conversation), namespace, 16)
     assert refused.value.reason == vector["reason"]

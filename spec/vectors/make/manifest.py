@@ -222,6 +222,12 @@ def _wrong_fields() -> list[Vector]:
         _wrong("count-many", "three pieces for two tokens", many.encode(KEY), "COUNT"),
         _wrong("piece-empty", "a piece that ends where it begins", empty.encode(KEY), "PIECE"),
         _wrong("piece-over", "a piece that leaves its group", over.encode(KEY), "PIECE"),
+        _wrong(
+            "piece-across",
+            "one of 60 tokens, in two groups",
+            manifest_of(40, 100, 149).encode(KEY),
+            "PIECE",
+        ),
         _wrong("last-stop", "the last piece ends early", piece(-1, stop=148), "LAST"),
         _wrong("last-lineage", "or has another lineage", piece(-1, lineage=first), "LAST"),
         _wrong("file-above", "a file in another folder", piece(0, file="../manifest"), "FILE"),
@@ -229,6 +235,7 @@ def _wrong_fields() -> list[Vector]:
         _wrong("file-dot", "a name that begins with a dot", piece(0, file=".."), "FILE"),
         _wrong("file-case", "a capital letter", piece(0, file="A.pack"), "FILE"),
         _wrong("file-none", "a name of no bytes", piece(0, file=""), "FILE"),
+        _wrong("file-line-feed", "a line feed behind a name", piece(0, file="a\n"), "FILE"),
         _wrong("file-long", "a name of 65 bytes", piece(0, file="a" * 65), "FILE"),
     ]
 

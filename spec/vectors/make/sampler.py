@@ -238,6 +238,8 @@ def _drawn() -> list[Vector]:
         _vector("hottest", "the highest temperature", _bf16(40, 1), temperature=100.0, seed="3"),
         _vector("far", "weights at and below one half round to 0", far, temperature=1.0),
         _vector("lone", "a vocabulary of one", [-7.5], temperature=1.0),
+        _vector("zeros", "zeros are equal, whatever their sign", [-0.0, 0.0]),
+        _vector("least", "a weight just above one half is 1", [0.0, -24.2571], temperature=1.0),
     ]
 
 
@@ -258,6 +260,10 @@ def _dropped() -> list[Vector]:
             top_p=(2**34 + 0.5) / (3 * 2**34),
             **WARM,
         ),
+        _vector("top-p-product", "of ten alike a tenth is one, as the product is rounded",
+                [1.0] * 10, top_p=0.1, **WARM),
+        _vector("min-p-between", "half a unit more than the second weight", [1.0, 0.0],
+                min_p=(weights_of([1.0, 0.0], DEFAULTS | WARM)[1] + 0.5) / 2**34, **WARM),
         _vector("min-p", "at least a tenth of the best", RAMP[:40], min_p=0.1, **WARM),
         _vector("min-p-one", "the best alone, with its equals", TIES, min_p=1.0, **WARM),
         _vector(
@@ -269,7 +275,7 @@ def _dropped() -> list[Vector]:
             min_p=0.05,
             **WARM,
         ),
-    ]
+    ]  # fmt: skip
 
 
 def _penalties() -> list[Vector]:
@@ -312,6 +318,10 @@ def _penalties() -> list[Vector]:
         _vector(
             "absent", "a token of -infinity stays out", TIES, context=[4],
             presence_penalty=-100.0, **WARM,
+        ),
+        _vector(
+            "penalty-order", "frequency first: 1 - 1 - 1e-18 is below 0", [1.0, 0.0], context=[0],
+            frequency_penalty=1.0, presence_penalty=1e-18,
         ),
     ]  # fmt: skip
 
