@@ -19,6 +19,24 @@ def _tool(name: str, parameters: str = "") -> Vector:
 
 ADD = _tool("add", '{"properties": {"a": {"type": "integer"}}, "required": ["a"]}')
 NOW = _tool("now")
+NULL = _tool("f", '{"type": ["null", "object"], "properties": {}}')
+NUMBERS = '{"enum": [1e2, 1e15, 1e-7, 0.0001, 0.10, -0, -0.0, 5.0, 7], "examples": [1E16, 5e-324]}'
+TWICE = '{"type": "string", "title": "a", "type": "object"}'
+ESCAPED = r'{"const": "\u007f\b\f\u001f\/\u00E9\ud83e\udd8a\u2028"}'
+RULES = (
+    'The text is JSON without white space. In a string `"` and `\\` have a backslash before them;'
+    " U+0008, 9, A, C and D are \\b, \\t, \\n, \\f and \\r; all others below U+0020 and from U+007F"
+    " on are \\u and four lowercase hex digits, or two of these.",
+    "A schema keeps the order of its keys: one that occurs twice has its first place and its last"
+    " value. `x-guidance` comes last. A schema of arguments has the type `object`, in the place of"
+    " the type it states, else last but for `x-guidance`.",
+    "A number without point and exponent is an integer, of which -0 is 0. Any other is the shortest"
+    " that reads as the same float64: from 1e-4 on and below 1e16 with a point and a digit on both"
+    " sides (`100.0`), else with an exponent of a sign, of which + is written, and two digits at"
+    " least (`1e+16`, `1.5e-07`). Zero is `0.0` or `-0.0`.",
+    "In a regular expression a slash that no backslash escapes gets one; a line feed, a carriage"
+    " return and a tab are \\n, \\r and \\t.",
+)
 
 
 def _quoted(text: str) -> str:
@@ -81,6 +99,15 @@ def _formats() -> list[Vector]:
                 [_json("answer", json.loads(schema))], wanted={"json_schema": schema}),
         _vector("regex", "a regular expression; a slash in it is escaped",
                 [_lark("answer", r"start: /[a-f]{2}\/x/")], wanted={"regex": "[a-f]{2}/x"}),
+        _vector("regex-escaped", "a slash that is escaped already; line ends and a tab",
+                [_lark("answer", r"start: /a\/b\\\/[\/]\n\r\t/")],
+                wanted={"regex": "a\\/b\\\\/[/]\n\r\t"}),
+        _vector("schema-numbers", "numbers with a point or an exponent are float64",
+                [_json("answer", json.loads(NUMBERS))], wanted={"json_schema": NUMBERS}),
+        _vector("schema-twice", "of a key that occurs twice the first place and the last value",
+                [_json("answer", json.loads(TWICE))], wanted={"json_schema": TWICE}),
+        _vector("schema-escaped", "characters, escaped and not",
+                [_json("answer", json.loads(ESCAPED))], wanted={"json_schema": ESCAPED}),
         _vector("lark", "a grammar as it is written", [_lark("answer", 'start: "a" | "b"\n')],
                 wanted={"lark": 'start: "a" | "b"\n'}),
         _vector("schema-with-tools", "a form comes before tools",
@@ -107,6 +134,8 @@ def _choices() -> list[Vector]:
                 _calls("hermes", [ADD, NOW], *auto), tools=[_tool("add"), NOW, ADD]),
         _vector("auto-odd", "a name with quotation marks and a letter beyond ASCII",
                 _calls("hermes", [odd], *auto), tools=[odd]),
+        _vector("auto-type", "a type that is a list, in its place",
+                _calls("hermes", [NULL], *auto), tools=[NULL]),
         _vector("required", "calls alone, with a line feed between them",
                 _calls("hermes", [ADD], *several), tools=[ADD], choice=REQUIRED),
         _vector("named", "one call", _calls("hermes", [NOW], f"start: {one}"),
@@ -153,5 +182,6 @@ def build() -> Vector:
         "comment": "The `response_format`, or the `tool_choice` with the `tools` in effect and the"
         " `format` of their calls → the `text` of the grammar for the engine llguidance, and its"
         " `digest`; null where the answer is free. `reason` not null: the request is refused.",
+        "rules": list(RULES),
         "vectors": [*_formats(), *_choices(), *_refused()],
     }

@@ -23,7 +23,9 @@ RULES = (
     " performed, at its first place from the left. Tokens of bytes are never merged.",
     "Under `spaced`, text behind a control token and at the beginning of a context begins with a"
     " space, in a literal and in the text of a message; a space that stands there already is that"
-    " one. Under `first`, text at the beginning of a context alone does.",
+    " one. Under `first`, text at the beginning of a context alone does. A literal counts alone:"
+    " what is before it is not looked at. The text of a message is that with which it opens a turn,"
+    " behind the literal of this turn, as with a space that ends a literal; no other content is.",
     "Under `spaced` and `first`, a space that is the first byte of an answer's turn is no part of"
     " its text: not visible, and read by no stop string, call or grammar. The token that has it"
     " may be chosen wherever the rest of its bytes may be, or some text if there is no rest.",
