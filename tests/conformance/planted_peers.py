@@ -167,6 +167,13 @@ CLIENTS = [
     Planted(writers.believes_any_host, "entries/answer-of-another-host"),
     Planted(writers.believes_any_refusal, "entries/answer-of-another-host"),
     Planted(writers.waits_for_a_silent_hub, "links/silent-hub"),
+    Planted(writers.believes_the_last_answer, "answers/first-of-several"),
+    Planted(writers.believes_what_came_first, "answers/first-of-several"),
+    Planted(writers.believes_answers_with_two_parents, "answers/with-two-parents"),
+    Planted(writers.believes_a_refusal_for_good, "answers/seal-behind-a-refusal"),
+    Planted(writers.follows_one_entry_alone, "writing/frontier"),
+    Planted(writers.asks_for_branches, "writing/frontier"),
+    Planted(writers.extends_no_seal, "writing/behind-an-answer"),
 ]
 
 # --- hosts --------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from replica.conversation.conversation import Conversation
 from replica.document import projection
 from replica.document.fold import DocumentFold
 from replica.document.projection import Document, Edit
-from replica.io import rpc
+from replica.io import Replica, rpc
 from replica.io.calls import hub_calls
 from replica.link import auth, draft_intake, exchange
 from replica.link.channel import Channel
@@ -23,6 +23,7 @@ from replica.link.client_side import ClientSide
 from replica.link.credit import FlowControl
 from replica.link.heartbeat import Heartbeat
 from replica.link.link import Link, Phase
+from replica.log import Conflict, Request
 from replica.order.tree import Order
 from replica.refusals import SignatureInvalid
 from tests.conformance.planted_hub import both
@@ -180,6 +181,76 @@ def believes_any_refusal() -> Patch:
         receive(self, entry)
 
     return mock.patch.object(Order, "_receive_generation", of_any)
+
+
+def believes_the_last_answer() -> Patch:
+    receive = Order._receive_generation
+
+    def last(self, entry):
+        node = self.nodes.get(entry.header.parents[0])
+        if node is not None:
+            node.generation = None
+        receive(self, entry)
+
+    return mock.patch.object(Order, "_receive_generation", last)
+
+
+def believes_what_came_first() -> Patch:
+    receive = Order._receive_generation
+
+    def first(self, entry):
+        node = self.nodes.get(entry.header.parents[0])
+        if node is None or node.generation is None:
+            receive(self, entry)
+
+    return mock.patch.object(Order, "_receive_generation", first)
+
+
+def believes_answers_with_two_parents() -> Patch:
+    receive = Order._receive_generation
+
+    def of_any_parent(self, entry):
+        for parent in entry.header.parents:
+            node = self.nodes.get(parent)
+            if node is not None and node.generation is None:
+                node.generation = entry.id
+        receive(self, entry)
+
+    return mock.patch.object(Order, "_receive_generation", of_any_parent)
+
+
+def believes_a_refusal_for_good() -> Patch:
+    found = Order.generation_of
+    return mock.patch.object(
+        Order, "generation_of", lambda self, one: self.refusal_of.get(one) or found(self, one)
+    )
+
+
+def follows_one_entry_alone() -> Patch:
+    newest = adapter.newest_place
+
+    def last(held: Conversation) -> object:
+        place = newest(held)
+        return replace(place, parents=place.parents[-1:])
+
+    return mock.patch.object(adapter, "newest_place", last)
+
+
+def extends_no_seal() -> Patch:
+    newest = adapter.newest_place
+    return mock.patch.object(
+        adapter, "newest_place", lambda held: replace(newest(held), basis=None)
+    )
+
+
+def asks_for_branches() -> Patch:
+    append = Replica.append
+
+    def forking(self, conversation, body, **place):
+        conflict = Conflict.FORK if isinstance(body, Request) else Conflict.QUEUE
+        return append(self, conversation, body, **place, conflict=conflict)
+
+    return mock.patch.object(Replica, "append", forking)
 
 
 def waits_for_a_silent_hub() -> Patch:

@@ -303,7 +303,7 @@ async def other_device(s: Session) -> None:
 # --- hosts ------------------------------------------------------------------------------
 
 
-async def _asked(s: Session) -> tuple[str, list[str]]:
+async def asked(s: Session) -> tuple[str, list[str]]:
     """Let the client ask; return the request's label and all labels."""
     await s.joined()
     await s.append("Hello?")
@@ -319,7 +319,7 @@ async def _asked(s: Session) -> tuple[str, list[str]]:
 @_case("ORD-9")
 async def answer(s: Session) -> None:
     """The answer to a request is the GENERATION behind its seal."""
-    request, labels = await _asked(s)
+    request, labels = await asked(s)
     labels.append(write_seal(s.entries, "seal", labels, "request"))
     write_answer(s.entries, "answer", labels, "seal")
     s.bring("seal", "answer")
@@ -330,7 +330,7 @@ async def answer(s: Session) -> None:
 @_case("ORD-9")
 async def answer_of_another_host(s: Session) -> None:
     """Neither an answer nor a refusal of another host than the one that was asked is one."""
-    request, labels = await _asked(s)
+    request, labels = await asked(s)
     labels.append(write_seal(s.entries, "seal", labels, "request"))
     host = Member(Grant(s.entries.public("ida"), Role.HOST))
     labels.append(s.entries.write("host", "ada", host, labels, [s.base[-1]]))
@@ -351,7 +351,7 @@ async def answer_of_another_host(s: Session) -> None:
 @_case("ORD-7", "ORD-10")
 async def lying_seal(s: Session) -> None:
     """An answer behind a seal that does not count is no answer."""
-    request, labels = await _asked(s)
+    request, labels = await asked(s)
     right = write_seal(s.entries, "right", labels, "request")
     body = s.entries.held([*labels, right]).log.body(s.entry(right).id)
     assert isinstance(body, Seal), "it was written"
@@ -366,7 +366,7 @@ async def lying_seal(s: Session) -> None:
 @_case("LINK-17", "LINK-70")
 async def drafts(s: Session) -> None:
     """A client shows drafts that follow, with the right digest and signature, and no others."""
-    request, labels = await _asked(s)
+    request, labels = await asked(s)
     write_seal(s.entries, "seal", labels, "request")
     s.bring("seal")
     await s.synchronized()
@@ -382,7 +382,7 @@ async def drafts(s: Session) -> None:
 @_case("LINK-17")
 async def drafts_of_another_run(s: Session) -> None:
     """The first frame of another run replaces the draft shown, and no later frame does."""
-    request, labels = await _asked(s)
+    request, labels = await asked(s)
     write_seal(s.entries, "seal", labels, "request")
     s.bring("seal")
     await s.synchronized()
@@ -401,7 +401,7 @@ async def drafts_of_another_run(s: Session) -> None:
 @_case("LINK-17")
 async def drafts_without_a_seal(s: Session) -> None:
     """A draft of a request without a counting seal is not shown."""
-    request, _ = await _asked(s)
+    request, _ = await asked(s)
     s.hub.send(*draft_frames(s.entries, s.entry("request").id))
     await s.barrier()
     equal((await s.status(request))["drafted"], "", "the text drafted")

@@ -1,11 +1,13 @@
 """Entries that a client writes: their lanes, what they name, and where it may write none."""
 
 from antiphon.conformance.cases import check, equal
+from antiphon.conformance.io.client.entries import asked
 from antiphon.conformance.io.client.session import ME, Session, theme
+from antiphon.conformance.suites.divergences import write_answer, write_seal
 from antiphon.conformance.writers import Writer, said
 from replica.ids import EntryId
 from replica.link import Entries
-from replica.log import Entry, Member, Revocation
+from replica.log import Conflict, Entry, Member, Revocation
 
 _case = theme("writing")
 CRITICAL_KIND = 99
@@ -44,6 +46,44 @@ async def sent_entries_are_stored(s: Session) -> None:
     await s.connect(keep=True)
     await s.synchronized()
     check(written in s.held.log.entries, "an entry that was sent is not in the client's store")
+
+
+@_case("ORD-10")
+async def frontier(s: Session) -> None:
+    """An entry follows all that was said at once, and a request the message before it."""
+    await s.joined()
+    for label, author in (("one", "eve"), ("two", "ada")):
+        s.entries.say(label, author, s.base, "genesis")
+    s.bring("one", "two")
+    await s.synchronized()
+    written = await _appended(s)
+    at_once = sorted(s.entry(label).id for label in ("one", "two"))
+    equal(sorted(written.header.parents), at_once, "the parents of a message behind two others")
+    asked_now = (await s.ask("ask", host=s.entries.public("hal").hex()))["id"]
+    await s.synchronized()
+    header = s.held.log.entries[EntryId(bytes.fromhex(asked_now))].header
+    equal(header.parents, (written.id,), "the parents of a request")
+    equal(Conflict(header.conflict), Conflict.QUEUE, "the conflict rule of a request")
+
+
+@_case("ORD-10")
+async def behind_an_answer(s: Session) -> None:
+    """An entry behind an answered request follows the answer, and extends its seal."""
+    _, labels = await asked(s)
+    labels.append(write_seal(s.entries, "seal", labels, "request"))
+    write_answer(s.entries, "answer", labels, "seal")
+    s.bring("seal", "answer")
+    await s.synchronized()
+    header = (await _appended(s)).header
+    equal(header.parents, (s.entry("answer").id,), "the parents of a message behind an answer")
+    equal(header.basis, s.entry("seal").id, "the basis of a message behind an answer")
+
+
+async def _appended(s: Session) -> Entry:
+    """Let the client append a message; return it as the hub has it."""
+    written = EntryId(bytes.fromhex(await s.append()))
+    await s.synchronized()
+    return s.held.log.entries[written]
 
 
 def _bring_critical(s: Session, author: str) -> None:
