@@ -21,6 +21,7 @@ from replica.link import Entries, credit
 from syncd.io.config import HubConfig
 from syncd.io.server import start
 from tests.conformance.planted_answers import ANSWERS
+from tests.conformance.planted_contexts import CONTEXTS
 from tests.conformance.planted_hosts import HOSTS as MORE_HOSTS
 from tests.conformance.planted_hosts import answers_by_the_default
 from tests.conformance.planted_peers import CLIENTS, FOLDS, HOSTS, Planted
@@ -93,7 +94,7 @@ async def test_every_bug_of_a_host_is_found(tmp_path: Path) -> None:
     missed = []
     async with tiny_hosts(tmp_path) as hosts, hosts.host():
         run = UnderTest(hosts.hub.address)
-        for planted in (*HOSTS, *MORE_HOSTS, *ANSWERS, *REQUESTS):
+        for planted in (*HOSTS, *MORE_HOSTS, *ANSWERS, *REQUESTS, *CONTEXTS):
             with planted.bug(), impatient(planted.hangs):
                 outcome = await outcome_of(case(HOST_CASES, planted.case), run)
             if not outcome.problems:

@@ -69,6 +69,6 @@ async def test_our_host_passes_every_case_and_with_a_short_context_says_which_it
         outcomes = [outcome async for outcome in outcomes_of(long, run)]
     assert [(o.case.name, o.problems) for o in outcomes if o.problems] == []
     reasons = [o.not_run for o in outcomes if o.not_run]
-    assert 0 < len(reasons) < 15
+    assert 0 < len(reasons) < 16
     assert len(reasons) < len(outcomes) < len(CASES) // 2
     assert all("needs a context of" in reason for reason in reasons), reasons

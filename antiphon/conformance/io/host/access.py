@@ -2,18 +2,29 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
 from typing import Any
 
 from antiphon.conformance.cases import Violation, check, equal
 from antiphon.conformance.io.calls import PATIENCE_S
 from antiphon.conformance.io.host.service_calls import NOT_FOUND, RETRY_S, call, reason_of
-from antiphon.conformance.io.host.talk import CASES, UnderTest
+from antiphon.conformance.io.host.talk import CASES, Talk, UnderTest
 from antiphon.v1 import host_pb2 as pb
 from antiphon.v1 import sync_pb2
 from antiphon.v1.host_pb2_grpc import HostServiceStub
+from replica.conversation import Author
 from replica.io import HostCalls, rpc
-from replica.log import Member, Revocation, Role, cuts_at_heads
+from replica.log import (
+    Conflict,
+    Cut,
+    Entry,
+    Member,
+    Message,
+    Revocation,
+    Role,
+    Speaker,
+    Text,
+    cuts_at_heads,
+)
 
 _case = CASES.theme("access").shows
 
@@ -71,22 +82,44 @@ async def removed_members(run: UnderTest) -> None:
     async with run.talk() as talk:
         reader = await talk.other(Role.READER)
         async with run.calls(talk, talk.stranger) as calls:
-
-            async def count() -> str:
-                request = pb.CountTokensRequest(conversation=talk.held.id, text="word")
-                return await reason_of(call(calls, "CountTokens", request))
-
-            await _until(count, "an answer", "a reader")
-            removal = Member(Revocation(reader.public, cuts_at_heads(talk.held.log, reader.public)))
-            await talk.write(removal, parents=talk.held.log.membership_heads())
-            await _until(count, NOT_FOUND, "a removed reader")
+            await _until(talk, calls, "an answer", "a reader")
+            await _remove(talk, reader, cuts_at_heads(talk.held.log, reader.public))
+            await _until(talk, calls, NOT_FOUND, "a removed reader")
 
 
-async def _until(count: Callable[[], Awaitable[str]], wanted: str, who: str) -> None:
-    """Ask until the host has heard of a change. Raises Violation."""
+@_case("ORD-6", "ORD-15")
+async def messages_of_removed_members(run: UnderTest) -> None:
+    """A seal names the membership as it is, and lists no message that a removal left out."""
+    async with run.talk() as talk:
+        writer, first = await talk.other(Role.WRITER), await talk.say()
+        body = Message(Speaker.USER, (Text("Never mind."),))
+        theirs = await talk.write(body, parents=(first.id,), author=writer)
+        asked = talk.request_body(1)
+        async with run.calls(talk, talk.stranger) as calls:
+            await _until(talk, calls, "an answer", "a writer")
+            before = (await talk.write(asked, parents=(theirs.id,))).id
+            await talk.answer(before)
+            check(theirs.id in talk.seal_of(before).entries, "a message of a writer is not listed")
+            removal = await _remove(talk, writer, ())
+            await _until(talk, calls, NOT_FOUND, "a removed writer")
+        behind = await talk.write(asked, parents=(theirs.id,), conflict=Conflict.FORK)
+        await talk.answer(behind.id)
+        seal = talk.seal_of(behind.id)
+        equal(seal.membership_heads, (removal.id,), "the membership heads of a seal")
+        check(theirs.id not in seal.entries, "a message of a removed writer is listed")
+
+
+async def _remove(talk: Talk, author: Author, cuts: tuple[Cut, ...]) -> Entry:
+    body = Member(Revocation(author.public, cuts))
+    return await talk.write(body, parents=talk.held.log.membership_heads())
+
+
+async def _until(talk: Talk, calls: HostCalls, wanted: str, who: str) -> None:
+    """Ask with the key of a caller until the host has heard of a change. Raises Violation."""
+    request = pb.CountTokensRequest(conversation=talk.held.id, text="word")
     give_up_at, found = time.monotonic() + PATIENCE_S, ""
     while time.monotonic() < give_up_at:
-        found = await count()
+        found = await reason_of(call(calls, "CountTokens", request))
         if found == wanted:
             return
         await asyncio.sleep(RETRY_S)

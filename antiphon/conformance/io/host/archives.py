@@ -2,7 +2,7 @@
 
 from antiphon.conformance.cases import check, equal
 from antiphon.conformance.io.host.pages import stored
-from antiphon.conformance.io.host.service_calls import call, reason_of
+from antiphon.conformance.io.host.service_calls import NOT_FOUND, call, reason_of
 from antiphon.conformance.io.host.talk import CASES, Talk, UnderTest
 from antiphon.v1 import host_pb2 as pb
 from replica.io import HostCalls
@@ -57,11 +57,15 @@ async def of_another_conversation(run: UnderTest) -> None:
         equal(reason, "ARCHIVE_FOREIGN", "the answer to an archive of another conversation")
 
 
-@_case("PAGE-19")
+@_case("HOST-22", "PAGE-19")
 async def of_readers(run: UnderTest) -> None:
-    """A reader neither exports nor imports."""
+    """A reader neither exports nor imports, and a stranger is told of no conversation."""
     async with stored(run) as (talk, calls, request), run.calls(talk, talk.stranger) as reader:
         data = await _exported(talk, calls)
+        found = await reason_of(_exported(talk, reader))
+        equal(found, NOT_FOUND, "the answer to Export of a stranger")
+        found = await reason_of(reader.import_(_parts(data)))
+        equal(found, NOT_FOUND, "the answer to Import of a stranger")
         await talk.other(Role.READER)
         await talk.answer(await talk.again(request, 1))
         found = await reason_of(_exported(talk, reader))

@@ -4,7 +4,8 @@ from collections.abc import Iterator
 
 from antiphon.conformance.cases import NotApplicable, check, equal
 from antiphon.conformance.io.host.service_calls import require_bitwise
-from antiphon.conformance.io.host.talk import CASES, SEEDED, UnderTest
+from antiphon.conformance.io.host.talk import CASES, SEEDED, Talk, UnderTest, long_request
+from replica.ids import EntryId
 from replica.log import FinishReason, text_of
 
 _case = CASES.theme("endings").shows
@@ -102,3 +103,39 @@ async def queued_behind_a_limit(run: UnderTest) -> None:
         equal(ended, FinishReason.LENGTH, "the finish reason of the answer before")
         await talk.answer(second)
         check(talk.seal_of(second).tokens_per_entry[-1] > 0, "the queued request has no header")
+
+
+@_case("HOST-7", "HOST-33")
+async def behind_a_stop(run: UnderTest) -> None:
+    """A request behind an answer that stopped opens a turn of its own."""
+    async with run.talk() as talk, run.calls(talk) as calls:
+        await require_bitwise(calls)
+        first = await talk.ask(tokens=1)
+        stop = (await talk.answer(first)).token_ids[0]
+        stopped = await talk.again(first, 8, stop_tokens=(stop,))
+        ended = FinishReason((await talk.answer(stopped)).finish_reason)
+        equal(ended, FinishReason.STOP, "the finish reason of the answer before")
+        check(await _header_behind(talk, stopped) > 0, "a request behind a STOP has no header")
+
+
+@_case("HOST-7", "HOST-18")
+async def behind_a_cancel(run: UnderTest) -> None:
+    """A request whose parent is a cancelled answer goes on in its turn."""
+    async with run.talk() as talk:
+        cancelled, _ = await long_request(talk)
+        await talk.cancel(cancelled)
+        ended = FinishReason((await talk.answer(cancelled)).finish_reason)
+        if ended is not FinishReason.CANCELLED:
+            raise NotApplicable("the host answers faster than a CANCEL arrives")
+        header = await _header_behind(talk, cancelled)
+        equal(header, 0, "the tokens of a request that continues a cancelled answer")
+
+
+async def _header_behind(talk: Talk, before: EntryId) -> int:
+    """Ask right behind the answer to a request; return the tokens of that request itself."""
+    order = talk.held.order
+    answer, basis = order.generation_of(before), order.seal_of[before]
+    assert answer is not None, "it is answered"
+    request = await talk.write(talk.request_body(1), parents=(answer,), basis=basis)
+    await talk.answer(request.id)
+    return talk.seal_of(request.id).tokens_per_entry[-1]

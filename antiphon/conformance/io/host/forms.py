@@ -6,6 +6,7 @@ from antiphon.conformance.cases import NotApplicable, check, equal
 from antiphon.conformance.io.host.refusals import check_refused
 from antiphon.conformance.io.host.service_calls import default_profile, rendered
 from antiphon.conformance.io.host.talk import CASES, Talk, UnderTest
+from replica.ids import tagged_sha256
 from replica.log import (
     FinishReason,
     FormatKind,
@@ -18,6 +19,9 @@ from replica.log import (
 
 _case = CASES.theme("forms").shows
 FORM = ResponseFormat(FormatKind.REGEX, "[a-f]{6}")
+ENGINE = "llguidance"
+GIVEN = b'{"grammars":[{"name":"answer","lark_grammar":"start: /[a-f]{6}/"}]}'
+"""The form as that engine is given it (spec/vectors/grammar.json)."""
 TOO_LARGE = ResponseFormat(FormatKind.REGEX, "((a{1,1000}){1,1000}){1,1000}")
 BIAS = 100.0
 """The most that a request may add to a logit."""
@@ -67,6 +71,8 @@ async def digests_of_grammars(run: UnderTest) -> None:
         equal(same, one, "the digest of the same grammar")
         check(another != one, "two grammars have one digest")
         equal(none, b"", "the digest of an answer without a grammar")
+        if engine.startswith(ENGINE):
+            equal(one, tagged_sha256(b"antiphon/v1/grammar", GIVEN), "the digest of a grammar")
 
 
 def _digest_of(answer: Generation) -> bytes:

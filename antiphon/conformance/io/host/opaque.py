@@ -1,6 +1,7 @@
 """Opaque parts of an issuer whom no host serves: refused, degraded or dropped, and stated."""
 
 from antiphon.conformance.cases import check, equal
+from antiphon.conformance.io.host.service_calls import rendered
 from antiphon.conformance.io.host.talk import CASES, UnderTest
 from replica.log import FinishReason, Message, Need, Opaque, Outcome, Speaker, Text
 
@@ -21,16 +22,23 @@ async def required(run: UnderTest) -> None:
         check(request not in talk.held.order.seal_of, "a refused request is sealed")
 
 
-@_case("TRUST-5")
+@_case("HOST-4", "TRUST-5")
 async def degraded_and_dropped(run: UnderTest) -> None:
-    """Parts that the host need not open are degraded or dropped, and the seal states which."""
-    async with run.talk() as talk:
+    """Parts that the host need not open are degraded or dropped, and the seal states which.
+
+    The text of one that is degraded is text of its message.
+    """
+    async with run.talk() as talk, run.calls(talk) as calls:
         preferred = Opaque(ISSUER, need=Need.PREFERRED, fallback_text="A colour.", data=b"sealed")
         droppable = Opaque(ISSUER, need=Need.DROPPABLE, data=b"sealed")
         parts = (Text("Name one."), preferred, droppable)
+        await talk.say()
         message = await talk.write(Message(Speaker.USER, parts))
+        plain = await talk.say("Name one.A colour.")
         request = await talk.request()
         await talk.answer(request)
         stated = [(p.entry, p.part_index, p.outcome) for p in talk.seal_of(request).projections]
         wanted = [(message.id, 1, Outcome.DEGRADED), (message.id, 2, Outcome.DROPPED)]
         equal(stated, wanted, "the projections of the seal")
+        tokens = dict((await rendered(talk, calls, talk.held.order.seal_of[request]))[0])
+        equal(tokens[message.id], tokens[plain.id], "the tokens of a part that is degraded")

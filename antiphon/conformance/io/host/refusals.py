@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import replace
+from math import inf, nan
 
 from antiphon.conformance.cases import check, equal
 from antiphon.conformance.io.host.service_calls import default_profile
@@ -66,17 +67,29 @@ async def top_p_above_one(run: UnderTest) -> None:
 
 @_case("HOST-24")
 async def numbers_out_of_range(run: UnderTest) -> None:
-    """Each number of the sampling has a range."""
-    wrong = (
+    """Each number of the sampling has a range, and biases have an order."""
+    out_of_range = (
         Sampling(temperature=1e-9), Sampling(temperature=101.0), Sampling(min_p=1.5),
         Sampling(repetition_penalty=1e-9), Sampling(repetition_penalty=101.0),
         Sampling(presence_penalty=101.0), Sampling(frequency_penalty=-101.0),
+        Sampling(presence_penalty=-101.0), Sampling(frequency_penalty=101.0),
+        Sampling(temperature=1.0, top_p=-0.5), Sampling(temperature=1.0, min_p=-0.5),
+        _biased((1, 101.0)), _biased((1, -101.0)), _biased((2, 1.0), (1, 1.0)),
+    )  # fmt: skip
+    no_numbers = (
+        Sampling(temperature=nan), Sampling(temperature=inf), Sampling(temperature=1.0, top_p=nan),
+        _biased((1, nan)),
     )  # fmt: skip
     async with run.talk() as talk:
-        await talk.say()
-        for sampling in wrong:
-            await check_refused(talk, await talk.request(sampling=sampling), "SAMPLING_INVALID")
-        await talk.answer(await talk.request())
+        right = await talk.ask(tokens=1)
+        for wrong in (out_of_range, no_numbers):
+            for request in [await talk.again(right, sampling=sampling) for sampling in wrong]:
+                await check_refused(talk, request, "SAMPLING_INVALID")
+        await talk.answer(await talk.again(right, sampling=_biased((1, 100.0), (2, -100.0))))
+
+
+def _biased(*pairs: tuple[int, float]) -> Sampling:
+    return Sampling(logit_bias=tuple(LogitBias(*pair) for pair in pairs))
 
 
 @_case("HOST-32")

@@ -20,6 +20,8 @@ STATED = 20
 """Most log probabilities that a request may ask for."""
 TEMPERATURE = 1.5
 DRAWS = 10
+SEEDS = (3, 2**63 + 5)
+"""The second is none of 32 bits, no double, and no signed number of 64 bits."""
 WINDOW = 3
 NUCLEI = ((0.3, 5), (0.6, 6), (0.9, 7))
 LEAST = ((0.7, 8), (0.5, 9), (0.3, 10))
@@ -35,7 +37,7 @@ async def draws(run: UnderTest) -> None:
     """Each token is the one that seed and output index draw from the stated candidates."""
     async with run.talk() as talk:
         first = None
-        for seed in (3, 4):
+        for seed in SEEDS:
             sampling = Sampling(temperature=TEMPERATURE, top_k=CANDIDATES, seed=seed)
             fields = {"sampling": sampling, "logprobs": CANDIDATES}
             if first is None:
@@ -96,6 +98,24 @@ async def repetition_penalty(run: UnderTest) -> None:
         equal(await chosen(raised), last, "the token multiplied by less than 1")
         found = await chosen(replace(below, repetition_penalty=REPETITION))
         check(found != last, "a token whose logit is below 0 is chosen though it is multiplied")
+
+
+@_case("HOST-30")
+async def window_of_all(run: UnderTest) -> None:
+    """A window of 0 has all tokens of the context, the earliest too."""
+    async with run.talk() as talk, run.calls(talk) as calls:
+        first = await talk.ask(f"Zebra. {REPEATED}", tokens=1, logprobs=STATED)
+        tokens, _ = await rendered(talk, calls, talk.held.order.seal_of[first])
+        context = [token for _, ids in tokens for token in ids]
+        early = max(context, key=context[::-1].index)  # whose last place is the first
+        stated = (await talk.answer(first)).logprobs[0]
+        other = next((token for token in stated.top_ids if token not in context), None)
+        if other is None:
+            raise NotApplicable("all candidates stated are in the context")
+        both = tuple(LogitBias(*one) for one in sorted(((early, FAR), (other, NEAR))))
+        sampling = Sampling(logit_bias=both, presence_penalty=FAR)
+        request = await talk.again(first, 1, sampling=sampling)
+        equal((await talk.answer(request)).token_ids, (other,), "the token beside one penalized")
 
 
 async def _sampled(talk: Talk, wanted: Sequence[Sampling]) -> int:

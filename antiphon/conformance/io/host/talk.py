@@ -9,6 +9,7 @@ from dataclasses import replace
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from antiphon.conformance.cases import NotApplicable, Table, Violation, check
+from antiphon.conformance.io.host.stated import check_answer
 from antiphon.conformance.io.hosts import host_of, service_of
 from antiphon.conformance.io.member import KeptLink, Member
 from replica.conversation import Author, Conversation, Draft
@@ -241,13 +242,14 @@ class Talk:
         return [entry for entry in found if entry.header.author == self.host.key]
 
     def check_host(self) -> None:
-        """Raise Violation where an entry of the host does not count."""
+        """Raise Violation where an entry of the host does not count, or contradicts itself."""
         order = self.held.order
         for seal in self.of_host(Kind.SEAL):
             check(seal.id in order.nodes, "the host wrote a seal that does not count")
         closing = {order.generation_of(request) for request in order.requests}
         for answer in self.of_host(Kind.GENERATION):
             check(answer.id in closing, "the host wrote a GENERATION that answers nothing")
+            check_answer(self.held, answer.id)
 
 
 def frames_of(talk: Talk, request: EntryId) -> list[Draft]:

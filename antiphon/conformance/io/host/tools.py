@@ -1,6 +1,8 @@
 """Tools: definitions, calls that stay open, and results."""
 
 import json
+from collections.abc import Sequence
+from itertools import takewhile
 
 from antiphon.conformance.cases import NotApplicable, check, equal
 from antiphon.conformance.io.host.refusals import check_refused
@@ -24,6 +26,7 @@ from replica.log import (
     ToolDefinition,
     ToolResult,
     Tools,
+    ToolStarted,
     text_of,
 )
 
@@ -38,6 +41,9 @@ SCHEMA = {
 WEATHER = ToolDefinition("weather", "Forecast of the weather in a city.", json.dumps(SCHEMA))
 ARGUMENTS = '{"city": "Rome"}'
 CALL_TOKENS_MAX = 300
+ASKED = Message(Speaker.USER, (Text("How?"),))
+OFFER = Tools((ToolDefinition("f", "", "{}"),))
+NO_FUNCTIONS = "From now on, there are no functions."
 CONTEXT_TOKENS_MIN = 1024
 """The shortest context that holds the definitions and a call, with a small vocabulary too."""
 
@@ -156,6 +162,100 @@ async def _rendered_tools(talk: Talk, calls: HostCalls, before: Speaker) -> tupl
     return tuple(tokens[listed[1]]), tuple(tokens[listed[2]])
 
 
+@_case("HOST-41")
+async def later_definitions(run: UnderTest) -> None:
+    """Definitions behind others say that they replace these, and none that there are none."""
+    async with run.talk() as talk, run.calls(talk) as calls:
+        await _require_tools(talk, calls)
+        _, first, _, again = await _rendered(talk, calls, (ASKED, OFFER, ASKED, OFFER))
+        half = len(first) // 2
+        equal(again[-half:], first[-half:], "the end of definitions behind others")
+        check(
+            len(again) > len(first), "definitions behind others do not say that they replace them"
+        )
+    none, words = Tools(()), Message(Speaker.SYSTEM, (Text(NO_FUNCTIONS),))
+    async with run.talk() as talk, run.calls(talk) as calls:
+        bodies = (ASKED, none, OFFER, ASKED, none, ASKED, words)
+        _, before, _, _, behind, _, said = await _rendered(talk, calls, bodies)
+        equal(before, (), "the tokens of no definitions where there were none before")
+        half = len(said) // 2
+        equal(behind[-half:], said[-half:], f"the end of {NO_FUNCTIONS!r}")
+
+
+@_case("HOST-41")
+async def definitions_as_written(run: UnderTest) -> None:
+    """Names and descriptions are JSON that escapes little; parameters are those of the log."""
+    async with run.talk() as talk, run.calls(talk) as calls:
+        await _require_tools(talk, calls)
+        tool = ToolDefinition("f", 'Say "é".', '{"type":  "object"}')
+        text = (
+            '{"type": "function", "function": {"name": "f", "description": "Say \\"é\\".", '
+            '"parameters": {"type":  "object"}}}'
+        )
+        messages = [Message(Speaker.USER, (Text(said),)) for said in ("How?", "How?", text)]
+        _, other, written, offered = await _rendered(talk, calls, (*messages, Tools((tool,))))
+        begin = sum(
+            1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(other, written, strict=False))
+        )
+        # The first token may have the space that ends the literal before it.
+        content = written[begin + 1 :]
+        places = range(len(offered) - len(content) + 1)
+        found = any(offered[at : at + len(content)] == content for at in places)
+        check(found, f"the definition is not written as {text}")
+
+
+@_case("HOST-100")
+async def results_in_contexts(run: UnderTest) -> None:
+    """A result that is an error says so; the note that a tool was started renders as nothing."""
+    async with run.talk() as talk, run.calls(talk) as calls:
+        await _require_tools(talk, calls)
+        request = await talk.ask(tokens=2)
+        ids = [f"call-{number}" for number in range(5)]
+        called = tuple(ToolCall(one, "weather", ARGUMENTS) for one in ids)
+        sunny = (Text("Sunny."),)
+        results = (
+            (ToolResult(ids[0], sunny),),
+            (ToolResult(ids[1], sunny),),
+            (ToolResult(ids[2], sunny, is_error=True),),
+            (ToolResult(ids[3], (), is_error=True),),
+            (ToolStarted(ids[4], "kit"), ToolResult(ids[4], sunny)),
+        )
+        bodies = (
+            Message(Speaker.ASSISTANT, called),
+            *(Message(Speaker.TOOL, parts) for parts in results),
+        )
+        rendering = await _rendered(talk, calls, bodies, behind=request)
+        _, _, plain, failed, empty, started = rendering
+        equal(started, plain, "the tokens of a result behind the note of its start")
+        extra = len(failed) - len(plain)
+        marked = any(failed[:at] + failed[at + extra :] == plain for at in range(len(plain)))
+        check(extra > 0 and marked, "a result that is an error has no mark before its text")
+        check(failed != empty != plain, "an error without text renders like another result")
+
+
+async def _require_tools(talk: Talk, calls: HostCalls) -> None:
+    if not (await default_profile(calls)).tools:
+        raise NotApplicable("the host's template has no room for tools")
+    require_context(talk, CONTEXT_TOKENS_MIN)
+
+
+async def _rendered(
+    talk: Talk, calls: HostCalls, bodies: Sequence[Body], behind: EntryId | None = None
+) -> list[Ids]:
+    """Write entries one behind the other, and ask; return the tokens of each."""
+    order = talk.held.order
+    answer = order.generation_of(behind) if behind is not None else None
+    basis = order.seal_of[behind] if behind is not None else None
+    parents, written = (answer or EntryId(talk.held.id),), list[EntryId]()
+    for body in bodies:
+        written.append((await talk.write(body, parents=parents, basis=basis)).id)
+        parents = (written[-1],)
+    request = (await talk.write(talk.request_body(1), parents=parents, basis=basis)).id
+    await talk.answer(request)
+    tokens = dict((await rendered(talk, calls, order.seal_of[request]))[0])
+    return [tuple(tokens[one]) for one in written]
+
+
 @_case("HOST-42")
 async def calls_in_answers(run: UnderTest) -> None:
     """A call in an answer is a part with the id that its request yields, and no text."""
@@ -176,6 +276,7 @@ async def calls_in_answers(run: UnderTest) -> None:
         check(found, "the answer has no call")
         for part in found:
             equal(part.name, WEATHER.name, "the name of the tool")
-            equal(json.loads(part.arguments_json), json.loads(ARGUMENTS), "the arguments")
+            # A form has one spelling of white space (spec/07-host §9).
+            equal(part.arguments_json, ARGUMENTS, "the arguments as the model wrote them")
         shown = b"".join(draft.data for draft in talk.drafts if draft.request == request)
         equal((text_of(answer.parts), shown), ("", b""), "the text of an answer that is a call")
