@@ -46,6 +46,8 @@ ANSWER_S = 60.0
 DRAFTED_S = 1800.0
 """Longest wait for an answer whose drafts come."""
 LONG_TOKENS_MAX = 4_000
+TEMPLATE_REFUSES = "TEMPLATE_UNSUPPORTED:"
+_TURNS = frozenset({Kind.MESSAGE, Kind.TOOLS, Kind.REQUEST})
 SEEDED = Sampling(temperature=0.9, top_p=0.95, seed=11)
 """Sampling whose answers are equal on a bitwise host."""
 
@@ -200,9 +202,15 @@ class Talk:
         return found
 
     async def answer(self, request: EntryId) -> Generation:
-        """Wait for the answer to a request. Raises Violation where it is refused."""
+        """Wait for the answer to a request. Raises Violation where it is refused.
+
+        A template may refuse turns in some orders (spec/07-host §2), but not one of the user
+        alone: behind other turns this raises NotApplicable.
+        """
         found = await self.closed(request)
         refused = found.finish_reason == FinishReason.REFUSED
+        if refused and found.finish_detail.startswith(TEMPLATE_REFUSES) and _has_turns(self.held):
+            raise NotApplicable("the host's template refuses turns in this order")
         check(not refused, f"the host refuses a right request: {found.finish_detail}")
         return found
 
@@ -250,6 +258,11 @@ class Talk:
         for answer in self.of_host(Kind.GENERATION):
             check(answer.id in closing, "the host wrote a GENERATION that answers nothing")
             check_answer(self.held, answer.id)
+
+
+def _has_turns(held: Conversation) -> bool:
+    """Say whether more was written than one message and one request."""
+    return sum(entry.header.kind in _TURNS for entry in held.log.entries.values()) > 2
 
 
 def frames_of(talk: Talk, request: EntryId) -> list[Draft]:

@@ -3,15 +3,18 @@
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import AsyncMock
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from antiphon.conformance.cases import NotApplicable, Violation
 from antiphon.conformance.io.host import talk as talk_module
 from antiphon.conformance.io.host.talk import ANSWER_S, Talk
 from antiphon.conformance.io.member import KeptLink, Overdue
 from replica.conversation import Draft, Progress
 from replica.ids import Digest, EntryId
+from replica.log import FinishReason, Generation
 from replica.log.entry import public_key
 
 NO_CALL: Any = SimpleNamespace(add_done_callback=lambda _noted: None)
@@ -67,6 +70,19 @@ async def test_the_wait_for_an_answer_whose_drafts_never_end_is_bounded(
     monkeypatch.setattr(talk_module, "DRAFTED_S", 0.0)
     with pytest.raises(Overdue, match=r"^an answer did not come within 0 s$"):
         await link.talk.closed(ASKED)
+
+
+@pytest.mark.parametrize(("turns", "error"), [(1, Violation), (3, NotApplicable)])
+async def test_a_template_may_refuse_turns_behind_others_and_not_a_message_alone(
+    link: Scripted, monkeypatch: pytest.MonkeyPatch, turns: int, error: type[Exception]
+) -> None:
+    refused = Generation((), (), 0, FinishReason.REFUSED, "TEMPLATE_UNSUPPORTED: two in a row")
+    monkeypatch.setattr(Talk, "closed", AsyncMock(return_value=refused))
+    monkeypatch.setattr(link.talk, "_push", AsyncMock())
+    for _ in range(turns):
+        await link.talk.say()
+    with pytest.raises(error, match=r"template refuses|refuses a right request"):
+        await link.talk.answer(ASKED)
 
 
 async def test_what_did_not_come_is_said_in_words() -> None:
