@@ -4,6 +4,7 @@ Members write the grammars, so each is first compiled by `check` in a process of
 compiler of the engine is bounded neither in time nor in stack.
 """
 
+import json
 import re
 
 import llguidance
@@ -70,8 +71,22 @@ class _Bytes:
 def check(grammar: str) -> str:
     """Compile a grammar and follow it for some bytes; return the engine's problem, or nothing.
 
+    That of one of several grammars, such as the arguments of a tool, begins with its name.
     May run for ever, or end the process: call it where that does no harm.
     """
+    problem = _problem_in(grammar)
+    return problem and (_problem_of_one(grammar) or problem)
+
+
+def _problem_of_one(grammar: str) -> str:
+    for one in json.loads(grammar)["grammars"][1:]:
+        start = {"name": "start", "lark_grammar": f"start: @{one['name']}"}
+        if problem := _problem_in(json.dumps({"grammars": [start, one]})):
+            return f"{one['name']}: {problem}"
+    return ""
+
+
+def _problem_in(grammar: str) -> str:
     matcher = new_matcher(LLTokenizer(TokenizerWrapper(_Bytes())), grammar)
     for _ in range(_WALK_TOKENS):
         if matcher.is_stopped():

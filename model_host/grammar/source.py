@@ -4,8 +4,9 @@ Pure. A source is text for the engine; nothing is compiled here.
 """
 
 import json
+import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from llguidance import LLMatcher
@@ -17,6 +18,7 @@ from replica.ids import Digest, tagged_sha256
 from replica.limits import BODY_BYTES_MAX
 from replica.log import FormatKind, Request, ResponseFormat, ToolChoice, ToolDefinition
 
+_OF_ARGUMENTS = re.compile(r"args_(\d+): ")
 JSON_OPTIONS = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
 """One spelling of white space: a model that may always add some need never end."""
 
@@ -26,6 +28,15 @@ class GrammarSource:
     """A grammar in the engine's own form."""
 
     text: str
+    tools: tuple[str, ...] = ()
+    """The tools whose arguments its grammars describe, `args_0` and those behind it."""
+
+    def explained(self, problem: str) -> str:
+        """Return a problem that begins with the name of such a grammar with that of its tool."""
+        found = _OF_ARGUMENTS.match(problem)
+        if found is None:
+            return problem
+        return f"tool {self.tools[int(found[1])]!r}: {problem[found.end() :]}"
 
     @property
     def digest(self) -> Digest:
@@ -56,7 +67,8 @@ def source_for(
     if request.tool_choice == ToolChoice.NAMED:
         tools = [tool for tool in tools if tool.name == request.tool_name]
     last = {tool.name: tool for tool in tools}  # of two tools of one name
-    return _source(_calls([*last.values()], known, request.tool_choice))
+    source = _source(_calls([*last.values()], known, request.tool_choice))
+    return replace(source, tools=tuple(last))
 
 
 def _check_choice(request: Request, tools: Sequence[ToolDefinition]) -> None:

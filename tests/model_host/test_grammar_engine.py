@@ -53,6 +53,20 @@ def test_a_problem_is_one_line_of_printable_text(grammar: str, words: str) -> No
     assert len(problem) <= PROBLEM_CHARACTERS_MAX
 
 
+def test_the_problem_of_one_of_several_grammars_begins_with_its_name() -> None:
+    """Of several tools nothing said whose schema was wrong."""
+    impossible = {"type": "object", "required": ["a"], "additionalProperties": False}
+    given = {"args_0": {"type": "object"}, "args_1": impossible}
+    grammars: list[dict[str, Any]] = [{"name": "calls", "lark_grammar": "start: @args_0 | @args_1"}]
+    grammars += [{"name": name, "json_schema": one} for name, one in given.items()]
+    alone = check(schema(impossible))
+    assert alone
+    assert check(json.dumps({"grammars": grammars})) == f"args_1: {alone}"
+    grammars[0]["lark_grammar"] = "start: nope"
+    del grammars[2]
+    assert 'unknown name: "nope"' in check(json.dumps({"grammars": grammars}))
+
+
 def test_a_problem_shows_nothing_of_the_engines_state() -> None:
     matcher = new_matcher(LLTokenizer(TokenizerWrapper(_Bytes())), lark('start: "ab"'))
     assert not matcher.consume_token(ord("x"))

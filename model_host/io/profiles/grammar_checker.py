@@ -66,7 +66,7 @@ class GrammarChecker:
         if problem is None:
             raise GrammarInvalid(_COSTLY, is_costly=True)
         if problem:
-            raise GrammarInvalid(problem, is_costly=problem == _COSTLY)
+            raise GrammarInvalid(source.explained(problem), is_costly=problem == _COSTLY)
 
     async def _found(self, source: GrammarSource, payer: bytes) -> str | None:
         """Compile a grammar, or wait for who does; the compilation ends with its last caller."""

@@ -135,6 +135,14 @@ def test_a_tool_whose_schema_is_no_schema_is_named() -> None:
         source_for(request(), (SUM, ToolDefinition("bad", "", "[]")), HERMES)
 
 
+def test_a_problem_of_the_engine_names_the_tool_whose_arguments_have_it() -> None:
+    source = source_for(request(), TOOLS, HERMES)
+    assert source is not None
+    last = len(TOOLS) - 1
+    assert source.explained(f"args_{last}: why") == f"tool {TOOLS[last].name!r}: why"
+    assert source.explained("args: why") == "args: why"
+
+
 def test_of_two_tools_of_one_name_the_last_is_the_named_one() -> None:
     later = ToolDefinition("sum", "", '{"type": "object", "description": "later"}')
     source = source_for(request(ToolChoice.NAMED, "sum"), (SUM, later), HERMES)
