@@ -7,6 +7,7 @@ is missed within three seconds. A host that is there is asked itself.
 import asyncio
 import time
 from collections.abc import Callable
+from contextlib import suppress
 
 from replica.errors import AntiphonError
 from replica.ids import ConversationId, PublicKey
@@ -15,6 +16,8 @@ from replica.io import OWNER_NOT_SERVED, Replica, hindrance, hosts_of
 SILENCE_S = 1.0
 """Time without news of an answer after which the hub is asked."""
 ASK_EVERY_S = 1.0
+HOST_WAIT_S = 2.0
+"""The longest wait for a host's reason: one that stands still gives none, and the hub is asked."""
 HOST_PAUSE_S_MAX = 16.0
 """The longest pause before a host that names no reason is asked again: it may be busy."""
 LOOK_EVERY_S = 0.25
@@ -84,26 +87,36 @@ class HostPresence:
             await asyncio.gather(self._asking, return_exceptions=True)
 
     async def _ask(self, host: PublicKey) -> None:
-        replica = self._replica
+        """Ask the hub, and the host; what was asked before the last news is of no use."""
+        replica, heard_s = self._replica, self._heard_s
         try:
             found = await hosts_of(replica.calls())
             replica.hub.learn(found)
             addresses = {one.key: one.info.address for one in found}
-            if host in addresses and time.monotonic() >= self._host_due_s:
-                await self._ask_host(host, addresses[host])
+            if self._heard_s != heard_s:
+                return
             self._linked = frozenset(addresses)
+            if host in addresses and time.monotonic() >= self._host_due_s:
+                await self._ask_host(host, addresses[host], heard_s)
         except AntiphonError:
             self._linked = None  # the hub is away or busy, which the link itself reports
         finally:
             self._asking = None
 
-    async def _ask_host(self, host: PublicKey, address: str) -> None:
+    async def _ask_host(self, host: PublicKey, address: str, heard_s: float) -> None:
+        found: str | None = None
         try:
-            found = await hindrance(self._replica, self._conversation, host, address)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(HOST_WAIT_S):
+                    found = await hindrance(self._replica, self._conversation, host, address)
         except AntiphonError:
             return  # it may not know the conversation yet, and is asked again
+        if self._heard_s != heard_s:
+            return
         self._host_pause_s = ASK_EVERY_S if found else min(2 * self._host_pause_s, HOST_PAUSE_S_MAX)
         self._host_due_s = time.monotonic() + self._host_pause_s
+        if found is None:
+            return
         if found:
             self._hindrances[host] = found
             self._unhindered.discard(host)
