@@ -28,12 +28,11 @@ from model_host.engine.model_file import (
     name_from,
     naming,
     number,
+    read_part,
 )
-from model_host.engine.regular_file import open_regular
 from model_host.errors import (
     ModelArchitectureUnknown,
     ModelFileInvalid,
-    ModelFileTruncated,
     ModelTensorMissing,
 )
 from model_host.model_config import ModelConfig
@@ -59,18 +58,13 @@ class GgufTensors:
 
     def _bytes(self, name: str) -> _Bytes:
         entry = self.entries[name]
-        with open_regular(self.path) as file:
-            file.seek(entry.offset)
-            data = file.read(entry.nbytes)
-        if len(data) != entry.nbytes:
-            raise ModelFileTruncated(f"{self.path} ends inside {name}.")
-        return np.frombuffer(data, np.uint8)
+        return read_part(self.path, entry.offset, entry.nbytes, name)
 
     def read(self, name: str) -> npt.NDArray[np.float32]:
         """Dequantise a tensor to float32.
 
-        Raises ModelFileTruncated, or ModelArchitectureUnknown for a quantisation that the
-        gguf package can't undo.
+        Raises ModelFileMissing, ModelFileTruncated, or ModelArchitectureUnknown for a
+        quantisation that the gguf package can't undo.
         """
         data, entry = self._bytes(name), self.entries[name]
         if entry.type is GGMLQuantizationType.F32:
@@ -89,7 +83,7 @@ class GgufTensors:
         return entry.type in FOUR_BIT_TYPES and len(entry.shape) == 2
 
     def read_four_bits(self, name: str) -> FourBits:
-        """Read such a matrix as it is. Raises ModelFileTruncated."""
+        """Read such a matrix as it is. Raises ModelFileMissing or ModelFileTruncated."""
         entry = self.entries[name]
         return four_bits(self._bytes(name), entry.type, entry.shape)
 

@@ -4,6 +4,7 @@ Weights that are pickled are never read.
 """
 
 import hashlib
+import json
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +20,14 @@ from model_host.engine.generation_config import from_folder
 from model_host.engine.hf_config import read_config, with_rope_scaling
 from model_host.engine.hf_tokenizer import read_template, read_tokenizer
 from model_host.engine.json_file import read_json
-from model_host.engine.model_file import ModelFile, check_config, check_tensors, name_from, naming
+from model_host.engine.model_file import (
+    ModelFile,
+    check_config,
+    check_tensors,
+    name_from,
+    naming,
+    read_part,
+)
 from model_host.engine.regular_file import open_regular
 from model_host.errors import ModelArchitectureUnknown, ModelFileInvalid, ModelFileMissing
 
@@ -27,7 +35,8 @@ CONFIG = "config.json"
 _GENERATION = "generation_config.json"
 _WEIGHTS = "model.safetensors"
 _INDEX = "model.safetensors.index.json"
-_STORED = ("F32", "F16", "BF16")
+_STORED = {"F32": "<f4", "F16": "<f2", "BF16": "<u2"}
+"""The formats that are read, and their bytes as numpy has them."""
 _TOP = {
     "model.embed_tokens.weight": "token_embd.weight",
     "model.norm.weight": "output_norm.weight",
@@ -49,6 +58,7 @@ _LAYER = {
 _IN_LAYER = re.compile(r"model\.layers\.(\d+)\.(.+)\.(weight|bias)")
 _PARTS = {value: key for key, value in _LAYER.items()}
 _GGUF_LAYER = re.compile(r"blk\.(\d+)\.(.+)\.(weight|bias)")
+_METADATA = "__metadata__"
 _COMPUTED = ".rotary_emb.inv_freq"
 """Ends the names of buffers that old files hold and that follow from the configuration."""
 
@@ -70,19 +80,38 @@ def _own_name(name: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
+class _Part:
+    """A tensor of a safetensors file; its place in the file."""
+
+    path: Path
+    own_name: str
+    shape: tuple[int, ...]
+    dtype: str
+    offset: int
+    nbytes: int
+
+
+@dataclass(frozen=True, slots=True)
 class FolderTensors:
     """The tensors of a folder's safetensors files, a `TensorSource`."""
 
-    places: dict[str, tuple[Path, str]]
-    """By GGUF name: the file, and the tensor's name in it."""
-    shapes: dict[str, tuple[int, ...]]
+    parts: dict[str, _Part]
+    """By GGUF name."""
+
+    @property
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """Return the shape of every tensor, outermost dimension first."""
+        return {name: part.shape for name, part in self.parts.items()}
 
     def read(self, name: str) -> npt.NDArray[np.float32]:
-        """Read a tensor as float32. Raises ModelFileInvalid."""
-        path, own_name = self.places[name]
-        with _open(path) as file:
-            values: npt.NDArray[np.float32] = file.get_tensor(own_name).float().numpy()
-        return values
+        """Read a tensor as float32. Raises ModelFileMissing or ModelFileTruncated."""
+        part = self.parts[name]
+        data = read_part(part.path, part.offset, part.nbytes, part.own_name)
+        if part.dtype == "BF16":  # the upper half of a float32
+            values = (data.view("<u2").astype(np.uint32) << 16).view(np.float32)
+        else:
+            values = data.view(_STORED[part.dtype]).astype(np.float32, copy=False)
+        return values.reshape(part.shape)
 
     def is_four_bits(self, name: str) -> bool:  # noqa: ARG002  # the interface's
         """Return False: such folders hold whole numbers of bytes."""
@@ -93,16 +122,24 @@ class FolderTensors:
         raise AssertionError(name)
 
 
-def _open(path: Path) -> Any:
-    """Map a safetensors file. Raises ModelFileMissing or ModelFileInvalid."""
+def _header(path: Path) -> tuple[dict[str, Any], int]:
+    """Return the entries of a safetensors file, and where its data begin.
+
+    Raises ModelFileMissing or ModelFileInvalid.
+    """
     try:
-        open_regular(path).close()
-        return safe_open(path, framework="pt")
-    except SafetensorError as error:
+        with open_regular(path) as file:
+            # It is whole where the package takes it; of the file no more is mapped than now.
+            with safe_open(path, framework="numpy"):
+                pass
+            size = int.from_bytes(file.read(8), "little")
+            header: dict[str, Any] = json.loads(file.read(size))
+    except (SafetensorError, ValueError) as error:
         raise ModelFileInvalid(f"{path} isn't a whole safetensors file: {error}") from error
     except OSError as error:
         reason = error.strerror or error
         raise ModelFileMissing(f"{path} can't be read: {reason}.") from error
+    return header, 8 + size
 
 
 def _files(folder: Path) -> list[Path]:
@@ -123,21 +160,22 @@ def _files(folder: Path) -> list[Path]:
 
 def _tensors(files: list[Path]) -> FolderTensors:
     """Read the headers of the files. Raises a subclass of ModelFileError."""
-    places: dict[str, tuple[Path, str]] = {}
-    shapes: dict[str, tuple[int, ...]] = {}
+    parts: dict[str, _Part] = {}
     for path in files:
-        with _open(path) as file:
-            for own_name in file.keys():  # noqa: SIM118  # not a mapping
-                if own_name.endswith(_COMPUTED):
-                    continue
-                part = file.get_slice(own_name)
-                if part.get_dtype() not in _STORED:
-                    raise ModelArchitectureUnknown(f"{own_name} is stored as {part.get_dtype()}.")
-                name = _gguf_name(own_name)
-                if name in places:
-                    raise ModelFileInvalid(f"{own_name} is in two files.")
-                places[name], shapes[name] = (path, own_name), tuple(part.get_shape())
-    return FolderTensors(places, shapes)
+        header, start = _header(path)
+        for own_name, entry in header.items():
+            if own_name == _METADATA or own_name.endswith(_COMPUTED):
+                continue
+            dtype = entry["dtype"]
+            if dtype not in _STORED:
+                raise ModelArchitectureUnknown(f"{own_name} is stored as {dtype}.")
+            name = _gguf_name(own_name)
+            if name in parts:
+                raise ModelFileInvalid(f"{own_name} is in two files.")
+            begin, end = entry["data_offsets"]
+            shape = tuple(entry["shape"])
+            parts[name] = _Part(path, own_name, shape, dtype, start + begin, end - begin)
+    return FolderTensors(parts)
 
 
 def folder_sha256(files: list[Path]) -> bytes:

@@ -17,11 +17,14 @@ import numpy.typing as npt
 
 from model_host.engine.file_digest import FileState, file_state
 from model_host.engine.four_bits import FourBits
+from model_host.engine.regular_file import open_regular
 from model_host.errors import (
     ModelArchitectureUnknown,
     ModelFileChanged,
     ModelFileError,
     ModelFileInvalid,
+    ModelFileMissing,
+    ModelFileTruncated,
     ModelTensorMissing,
     TokenizerUnknown,
 )
@@ -108,6 +111,22 @@ class ModelFile:
         changed = [path for path, state in self.states.items() if file_state(path) != state]
         if changed:
             raise ModelFileChanged(f"{changed[0]} was changed or replaced while it was read.")
+
+
+def read_part(path: Path, offset: int, nbytes: int, name: str) -> npt.NDArray[np.uint8]:
+    """Read the bytes of a tensor; they are not mapped (DECISIONS D739).
+
+    Raises ModelFileMissing or ModelFileTruncated.
+    """
+    try:
+        with open_regular(path) as file:
+            file.seek(offset)
+            data = file.read(nbytes)
+    except OSError as error:
+        raise ModelFileMissing(f"{path} can't be read: {error.strerror or error}.") from error
+    if len(data) != nbytes:
+        raise ModelFileTruncated(f"{path} ends inside {name}.")
+    return np.frombuffer(data, np.uint8)
 
 
 @contextmanager

@@ -1,5 +1,6 @@
 """A model file is checked as a whole before it is used."""
 
+import os
 import random
 import struct
 from pathlib import Path
@@ -9,6 +10,7 @@ import numpy as np
 import pytest
 from gguf import GGMLQuantizationType as Kind
 
+from model_host.engine import gguf_header
 from model_host.engine.gguf_file import open_model_file
 from model_host.engine.gguf_header import read_header
 from model_host.engine.model_file import ModelFile
@@ -72,6 +74,36 @@ def test_a_file_cut_anywhere_is_refused_as_truncated(tiny_path: Path, tmp_path: 
         cut.write_bytes(data[:size])
         with pytest.raises(ModelFileTruncated):
             open_model_file(cut)
+
+
+def test_a_file_cut_while_its_header_is_read_is_refused_and_ends_no_process(
+    tiny_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """DECISIONS D739: as `cp` cuts the file that it replaces, under a host that loads it."""
+    cut = tmp_path / "cut.gguf"
+    cut.write_bytes(tiny_path.read_bytes())
+
+    class Cutting(tuple[int, ...]):
+        __slots__ = ()
+
+        def __contains__(self, version: object) -> bool:
+            os.truncate(cut, 0)
+            return super().__contains__(version)
+
+    monkeypatch.setattr(gguf_header, "VERSIONS", Cutting(gguf_header.VERSIONS))
+    with pytest.raises(ModelFileTruncated):
+        read_header(cut)
+
+
+def test_tensors_of_a_file_that_is_gone_meanwhile_are_refused(
+    tiny_path: Path, tmp_path: Path
+) -> None:
+    gone = tmp_path / "gone.gguf"
+    gone.write_bytes(tiny_path.read_bytes())
+    tensors = open_model_file(gone).tensors
+    gone.unlink()
+    with pytest.raises(ModelFileMissing):
+        tensors.read("output_norm.weight")
 
 
 def test_a_damaged_header_is_refused_and_never_crashes(tiny_path: Path, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import os
 import subprocess
 from dataclasses import replace
 from pathlib import Path
@@ -20,6 +21,7 @@ from model_host.errors import (
     ModelFileError,
     ModelFileInvalid,
     ModelFileMissing,
+    ModelFileTruncated,
     ModelTensorMissing,
     NumericsUnsupported,
 )
@@ -302,6 +304,18 @@ def test_damaged_files_are_refused_and_never_crash(tmp_path: Path) -> None:
                 open_folder(folder)
         path.write_bytes(whole)
     open_folder(folder)
+
+
+def test_tensors_of_files_that_are_cut_or_gone_meanwhile_are_refused(tmp_path: Path) -> None:
+    """DECISIONS D739: a mapped file that is cut would end the process."""
+    tensors = open_folder(tiny_folder.write(tmp_path / "model")).tensors
+    weights = tmp_path / "model" / "model.safetensors"
+    os.truncate(weights, 4_096)
+    with pytest.raises(ModelFileTruncated, match=r"model\.norm\.weight"):
+        tensors.read("output_norm.weight")
+    weights.unlink()
+    with pytest.raises(ModelFileMissing):
+        tensors.read("output_norm.weight")
 
 
 def test_an_index_names_files_of_its_folder_only(tmp_path: Path) -> None:
