@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from collections.abc import Collection
 from contextlib import suppress
 
 from model_host.io.profiles import Offer
@@ -49,12 +50,19 @@ class DueUploads:
         """Note that the hub has no archive of a conversation any more."""
         self._uploaded.pop(conversation, None)
 
+    def note_kept(self, conversations: Collection[ConversationId]) -> None:
+        """Note that the hub has archives of these conversations alone: others expired."""
+        for conversation in self._uploaded.keys() - conversations:
+            del self._uploaded[conversation]
+
     def receive(self, event: Event) -> None:
         """Let the archive of a conversation be looked for with its new link (DECISIONS D717)."""
         match event:
             case StateChanged(conversation, SyncState.SYNCHRONIZED):
                 offer = self._uploaded.get(conversation)
-                if offer is not None and conversation not in self._due:
+                # No upload of an answer is left out for one that is likely there.
+                has_room = conversation not in self._due and len(self._due) < DUE_MAX
+                if offer is not None and has_room:
                     self.put(conversation, offer, self._idle_s)
             case _:
                 pass

@@ -395,6 +395,7 @@ class HubCheckpoints:
         now = now_ms()  # those of conversations that were closed since are there until they expire
         left = {i: [o for o in kept if not o.has_expired(now)] for i, kept in self._kept.items()}
         self._kept = {i: kept for i, kept in left.items() if kept or i in self._replica.shelf}
+        self._due.note_kept({i for i, kept in left.items() if kept})
         return [one for kept in self._kept.values() for one in kept]
 
 

@@ -51,3 +51,27 @@ async def test_what_was_uploaded_is_due_again_with_each_link_until_it_is_removed
     due.note_removed(conversation(1))
     due.receive(linked)
     assert not due
+
+
+async def test_an_archive_to_look_for_takes_the_place_of_no_upload():
+    due = DueUploads(0)
+    for number in range(DUE_MAX):
+        due.put(conversation(number), OFFER, 0)
+    due.note_uploaded(conversation(DUE_MAX), OFFER)
+    due.receive(StateChanged(conversation(DUE_MAX), SyncState.SYNCHRONIZED))
+    assert conversation(0) in due
+    assert len(due) == DUE_MAX
+    due.drop(conversation(0))
+    due.receive(StateChanged(conversation(DUE_MAX), SyncState.SYNCHRONIZED))
+    assert conversation(DUE_MAX) in due
+
+
+async def test_what_has_expired_is_not_looked_for():
+    due = DueUploads(0)
+    for number in (1, 2):
+        due.note_uploaded(conversation(number), OFFER)
+    due.note_kept({conversation(2)})
+    for number in (1, 2):
+        due.receive(StateChanged(conversation(number), SyncState.SYNCHRONIZED))
+    assert conversation(1) not in due
+    assert conversation(2) in due

@@ -433,5 +433,7 @@ async def test_a_conversation_that_was_closed_is_forgotten_with_its_last_archive
     async with hosts.host() as host:
         gone = ConversationId(b"?" * 32)
         host.hub_tier._kept[gone] = []
+        host.hub_tier._due.note_uploaded(gone, host.offer)
         assert host.hub_tier.nbytes == 0
         assert gone not in host.hub_tier._kept
+        assert gone not in host.hub_tier._due._uploaded
