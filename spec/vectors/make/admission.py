@@ -104,6 +104,8 @@ def _ancestors(cases: Cases) -> None:
         ("seq-gap", "SEQ_GAP", "seq skips one", {"seq": 3}),
         ("seq-again", "SEQ_GAP", "seq stands still", {"seq": 1}),
         ("prev-lane", "PREV_INVALID", "prev is in another author's lane", {"prev": reply.id}),
+        ("prev-genesis", "PREV_INVALID", "prev is the genesis, which begins no lane but its own",
+         {"prev": log.entries["genesis"].id, "seq": 1}),
         ("parent-track", "PARENT_INVALID", "a message follows a grant",
          {"parents": (log.entries["grant-bob"].id,)}),
         ("basis-kind", "BASIS_INVALID", "the basis is a message", {"basis": hello.id}),
@@ -308,7 +310,8 @@ def build() -> dict[str, object]:
         "spec": "spec/02-entry §6",
         "comment": "Give the log the entries named in `given`, in that order, then `entry`."
         " `verdict` is admitted (with the names now in the log, ancestors first), pending (with the"
-        " ids missing; none: a grant), duplicate, or refused with `reason`.",
+        " ids missing; none: a grant), duplicate, or refused with `reason`. The log is of"
+        " `conversation`; where a genesis comes and nothing is given, of that one's.",
         **log.as_json(),
         "entries": {name: entry.as_json() for name, entry in entries.items()},
         "vectors": cases.vectors,

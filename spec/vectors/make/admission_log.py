@@ -17,6 +17,7 @@ from spec.vectors.make.build import (
 )
 
 ADA, BOB, EVE, HAL = Key("ada"), Key("bob"), Key("eve"), Key("hal")
+DAN = Key("dan")
 SALT = sha256(b"salt")[:16]
 BASE = ["genesis", "grant-bob", "grant-hal", "hello", "reply", "ask"]
 SEALED = [*BASE, "seal", "answer"]

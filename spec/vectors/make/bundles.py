@@ -1,7 +1,7 @@
 """bundle.json: a conversation in one file, and files that break one rule (spec/02-entry §8)."""
 
 from spec.vectors.make.admission_log import ADA, BOB, admission_log
-from spec.vectors.make.build import MESSAGE, Built, NamedLog, one_field, said, sha256
+from spec.vectors.make.build import MESSAGE, Built, NamedLog, message, one_field, said, sha256
 
 MAGIC = b"antiphon/v1/bundle\r\n"
 BLOBS = (b"a picture", b"")
@@ -180,6 +180,7 @@ def _frames(b: _Bundles) -> None:
     ):
         b.broken(name, comment, _file(_draft(), *records, end))
     b.broken("nothing", "no entries", _file(_draft(), _end(0, 0)))  # fmt: skip
+    b.broken("no-records", "nothing but magic and digest", _file())
 
 
 def _contents(b: _Bundles) -> None:
@@ -217,6 +218,17 @@ def _contents(b: _Bundles) -> None:
             _end(n, 0),
         ),
     )
+    short = message({**last.header.fields(), 13: len(last.body) - 1})
+    b.broken("body-bytes", "a body that has its digest, and not the size stated",
+             _file(_draft(), *records[:-1], _record(1, _entry(last, header=short)),
+                   _end(n, 0)))  # fmt: skip
+    b.broken("body-empty", "a body without bytes is not an absent one",
+             _file(_draft(), *records[:-1], _record(1, _entry(last, body=b"")),
+                   _end(n, 0)))  # fmt: skip
+    first, second = sorted((b.log.entries["genesis"], other.entries["genesis"]), key=lambda e: e.id)
+    b.broken("genesis-second", "a second genesis, in order: an entry of another conversation",
+             _file(_draft(), *(_record(1, _entry(e)) for e in (first, second)),
+                   _end(2, 0)))  # fmt: skip
     b.broken(
         "header",
         "a header outside the strict subset",
@@ -261,6 +273,8 @@ def _blobs_and_drafts(b: _Bundles) -> None:
         b.add(name, comment, _file(draft, *records, _end(n, 0)), "DRAFT_UNKNOWN")
     b.add("draft-three-odd", "a later draft, with a record of a type unknown here",
           _file(_draft(3), _record(9, b"x"), _end(n, 0)), "DRAFT_UNKNOWN")  # fmt: skip
+    b.add("draft-three-open", "a later draft, and no end record: what follows is not read",
+          _file(_draft(3), b"\1\2"), "DRAFT_UNKNOWN")  # fmt: skip
 
 
 def replace_lamport(log: NamedLog, lamport: int) -> Built:
@@ -278,5 +292,13 @@ def build() -> dict[str, object]:
         "spec": "spec/02-entry §8",
         "comment": "Read `bytes` as a bundle. `reason` null: its entries in order, and the digests"
         " of its blobs, sorted.",
+        "rules": [
+            "A file is whole if it begins with the magic and ends with the digest of all before."
+            " Of a whole file the first record alone tells the draft: with another number than 2,"
+            " or another type than 4, it is DRAFT_UNKNOWN, and nothing behind it is looked at."
+            " Without a first record, or with one that is longer than the file or a draft number"
+            " of another length than 8 bytes, the file is BUNDLE_INVALID.",
+            "The record of an entry has at most 1,048,576 bytes.",
+        ],
         "vectors": bundles.vectors,
     }

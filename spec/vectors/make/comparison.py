@@ -148,6 +148,10 @@ def _uncovered() -> list[dict[str, object]]:
     log_2.write("note", BOB, DOCUMENT, one_field(1, b"\x00\x00"))
     log_2.write("note-2", BOB, DOCUMENT, one_field(1, b"\x00\x00"), parents=["note"])
     log_2.write("by-cal", CAL, JOIN, b"", track=CONVERSATION)
+    log_3 = _begin()
+    log_3.write("c-0", CAL, MESSAGE, said("c-0"))
+    log_3.write("c-1", CAL, MESSAGE, said("c-1"), parents=["c-0"])
+    log_3.write("reply", BOB, MESSAGE, said("y"), parents=["c-0"])
     return [
         _vector("uncovered-not-sent", "nothing uncovered is sent, also to a peer that lacks it;"
                 " what is sent is ordered whatever its track, but for the membership", log_2, [],
@@ -156,6 +160,8 @@ def _uncovered() -> list[dict[str, object]]:
                 " same: another one there is reported", log, stated,
                 held=["genesis", "grant-bob", "grant-cal"], want=[other], diverged=[other],
                 uncovered=["by-cal"]),
+        _vector("uncovered-behind", "a covered entry that only one which is not covered names as"
+                " prev is a head", log_3, [], held=[], uncovered=["c-1"]),
         _vector("uncovered", "entries that are not covered are neither heads nor sent; one that a"
                 " covered entry names is covered", log, peer,
                 held=["genesis", "grant-bob", "grant-cal"], uncovered=["by-cal"]),

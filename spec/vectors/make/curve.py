@@ -74,6 +74,11 @@ def torsion() -> list[Point]:
     raise AssertionError("no point of order 8 found")
 
 
+def challenge_hash(r: bytes, key: bytes, message: bytes) -> int:
+    """Return the hash that binds R, A and the message, as a number of 512 bits."""
+    return int.from_bytes(hashlib.sha512(r + key + message).digest(), "little")
+
+
 def challenge(r: bytes, key: bytes, message: bytes) -> int:
-    """Return the hash that binds R, A and the message, mod L."""
-    return int.from_bytes(hashlib.sha512(r + key + message).digest(), "little") % L
+    """Return this hash mod L, by which A is multiplied."""
+    return challenge_hash(r, key, message) % L

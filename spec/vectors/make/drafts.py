@@ -143,6 +143,8 @@ def _refused() -> list[Vector]:
                 last={"digest": other}),
         _stream("progress-late", "progress behind the first token", [two[0], ([], b"")],
                 rule="PROGRESS") | {"then": _frames([two[0], ([], b""), two[1]])[-1]},
+        _stream("progress-late-token", "or behind a token without bytes", [([258], b""), ([], b"")],
+                rule="PROGRESS") | {"then": _frames([([258], b""), ([], b""), two[1]])[-1]},
         _stream("progress-late-data", "or behind the first bytes", [([], b"He"), ([], b"")],
                 rule="PROGRESS") | {"then": _frames([([], b"He"), ([], b""), two[1]])[-1]},
     ]  # fmt: skip

@@ -5,7 +5,7 @@ import hmac
 
 from spec.vectors.make.build import Key, pae, sha256
 
-ROLES = {"reader": 1, "writer": 2}
+ROLES = {"reader": 1, "writer": 2, "owner": 3, "host": 4}
 
 
 def _vector(name: str, role: str, address: str, expire_ms: int) -> dict[str, object]:
@@ -35,8 +35,46 @@ PLAIN = "192.0.2.1:7412"
 ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
 
 
-def _coded(address: str) -> str:
-    return str(_vector(address, "writer", address, 1_800_000_000_000)["code"])
+def _coded(address: str, role: str = "writer") -> str:
+    return str(_vector(address, role, address, 1_800_000_000_000)["code"])
+
+
+def _of_bytes(content: bytes) -> str:
+    """Return the code of any content, with the right checksum."""
+    content += sha256(pae("antiphon/v1/invitation", content))[:4]
+    return "antiphon1." + base64.urlsafe_b64encode(content).decode().rstrip("=")
+
+
+def _content(code: str) -> bytes:
+    """Return the content of a code, without its checksum."""
+    data = code.removeprefix("antiphon1.")
+    return base64.urlsafe_b64decode(data + "=" * (-len(data) % 4))[:-4]
+
+
+def _content_refused() -> dict[str, str]:
+    """Return codes in a right text of a wrong content."""
+    code = _coded(PLAIN)
+    content = _content(code)
+    turned = base64.urlsafe_b64encode(content + bytes(4)).decode().rstrip("=")
+    return {
+        "prefix-none": code.removeprefix("antiphon1."),
+        "prefix-upper": "A" + code[1:],
+        "checksum": "antiphon1." + turned,
+        "owner": _coded(PLAIN, "owner"),
+        "role-9": _of_bytes(content[:96] + b"\x09" + content[97:]),
+        "content-short": _of_bytes(content[:120]),
+        "address-none": _of_bytes(content[:121]),
+        "address-long": _coded("h" * 252 + ":7412"),
+        "address-bytes": _of_bytes(content[:121] + b"\xff:7412"),
+        "port-0": _coded("hub.example.com:0"),
+        "port-digits": _coded("hub.example.com:\u0667\u0664"),
+        "port-sign": _coded("hub.example.com:+74"),
+        "port-long": _coded("hub.example.com:007412"),
+        "host-space": _coded("hub example.com:7412"),
+        "host-user": _coded("ada@example.com:7412"),
+        "ipv6-bare": _coded("2001:db8::1:7412"),
+        "ipv6-name": _coded("[hub.example.com]:7412"),
+    }
 
 
 def _first_with(letters: str, length: int) -> str:
@@ -70,17 +108,25 @@ def _refused() -> dict[str, str]:
 
 def build() -> dict[str, object]:
     """Return the file."""
+    refused = _refused() | _content_refused()
     return {
         "file": "invitation",
         "spec": "spec/09-trust §5",
         "comment": "`code` is the text form of the fields above it. The newcomer leaves `proof` in"
         " `mailbox`. A vector without these has a code as it came, and the code that it `is` or the"
         " `reason` why it is none.",
+        "rules": [
+            "An address is a host, a colon and a port: one to five ASCII digits, a number from 1 to"
+            " 65,535. The host is an IPv6 address in brackets, or one character or more, none of"
+            " them `/`, `@`, `:`, `[`, `]`, or of Unicode's categories Z and C.",
+            "The role is READER, WRITER or HOST. White space is what has the property White_Space.",
+        ],
         "vectors": [
             _vector("writer", "writer", PLAIN, 1_800_000_000_000),
             _vector("reader", "reader", "hub.example.com:443", 1_800_000_000_000),
             _vector("longest-address", "writer", "h" * 251 + ":7412", 2**53),
+            _vector("host", "host", "[2001:db8::1]:07412", 1_800_000_000_000),
             {"name": "spaced", "code": _spaced(_coded(PLAIN)), "is": _coded(PLAIN)},
-            *({"name": n, "code": c, "reason": "INVITE_INVALID"} for n, c in _refused().items()),
+            *({"name": n, "code": c, "reason": "INVITE_INVALID"} for n, c in refused.items()),
         ],
     }

@@ -6,6 +6,7 @@ from spec.vectors.make.admission_log import (
     ADA,
     BASE,
     BOB,
+    DAN,
     EVE,
     HAL,
     SEALED,
@@ -19,8 +20,11 @@ from spec.vectors.make.build import (
     WRITER,
     grant,
     said,
+    sha256,
     signed,
 )
+
+FAR = sha256(b"an entry that is nowhere")
 
 
 def pending(cases: Cases) -> None:
@@ -116,6 +120,16 @@ def _listed(cases: Cases) -> None:
         "pending",
         missing=[ids["ask"]],
     )
+    _seal_of(cases, "heads", "so are the membership heads of a seal", prev=b"", heads=[FAR])
+    _seal_of(cases, "prev-seal", "so is its prev_seal", prev=FAR, heads=[ids["grant-hal"]])
+
+
+def _seal_of(cases: Cases, name: str, comment: str, *, prev: bytes, heads: list[bytes]) -> None:
+    """Add a seal that lists `FAR`, which is nowhere, as what it extends or was judged by."""
+    fields: dict[str, object] = {"f8": heads, **({"f2": prev} if prev else {})}
+    body = seal_body(cases.log, **fields)
+    header = cases.log.header(name, HAL, SEAL, body, parents=["ask"], listed=["grant-hal"], epoch=2)
+    cases.add(f"pending-{name}", comment, BASE, signed(header, HAL), "pending", missing=[FAR])
 
 
 def released(cases: Cases) -> None:
@@ -132,6 +146,12 @@ def released(cases: Cases) -> None:
     cases.add("released-by-grant", "a grant lets the granted key's entries in",
               ["genesis", "hello", "reply"], late["grant-bob"], "admitted",
               admitted=["grant-bob", "reply"])  # fmt: skip
+    low = cases.log.header("low", ADA, MESSAGE, said("x"), parents=["hello"], epoch=2)
+    low = replace(low, lamport=low.lamport - 1)
+    cases.odd["released-low"] = signed(low, ADA)
+    cases.add("released-refused", "a pending entry that breaks a rule once what it names is here is"
+              " unknown again, and refused", ["genesis", "released-low", "hello"],
+              cases.odd["released-low"], "refused", "LAMPORT_INVALID")  # fmt: skip
 
 
 def strangers(cases: Cases) -> None:
@@ -155,6 +175,16 @@ def strangers(cases: Cases) -> None:
         "admitted",
         admitted=["stranger-followed", "vouched"],
     )
+    far = log.header("by-dan", DAN, MESSAGE, said("x"), parents=["answer"])
+    cases.odd["of-dan"] = signed(far, DAN)
+    brings = log.header("brings", EVE, MEMBER, grant(DAN, WRITER), epoch=3)
+    cases.odd["of-eve"] = signed(brings, EVE)
+    kept = log.header("keeps", ADA, MEMBER, grant(BOB, WRITER))
+    lamport = max(kept.lamport, brings.lamport + 1)
+    kept = replace(kept, parents=(cases.odd["of-eve"].id,), lamport=lamport)
+    cases.add("vouched-grant", "a MEMBER entry of a stranger that came in so grants like any other",
+              [*SEALED, "of-dan", "of-eve"], signed(kept, ADA), "admitted",
+              admitted=["of-eve", "vouched-grant", "of-dan"])  # fmt: skip
     by_bob = log.header("by-bob", BOB, MEMBER, grant(EVE, WRITER))
     cases.add("grant-void", "a void grant still lets entries in: admission asks no roles",
               [*SEALED, "stranger"], signed(by_bob, BOB), "admitted",

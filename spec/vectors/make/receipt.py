@@ -257,6 +257,14 @@ def _refused() -> list[Vector]:
                 rule="FINDINGS", first=undecided["answer"], first_cause=11, first_token=-1),
         _vector("findings-cause", "with another cause of the first answer", found,
                 rule="FINDINGS", first_cause=4),
+        _vector("findings-token", "with another token of the first answer", found,
+                rule="FINDINGS", first_token=3),
+        _vector("findings-verdict", "with another verdict alone", found, rule="FINDINGS",
+                outcome=3),
+        _vector("findings-id", "with another first answer alone", found, rule="FINDINGS",
+                first=undecided["answer"]),
+        _vector("further-repeated", "a further profile given twice, correctly signed", found,
+                rule="ORDER", further=[further[0]] * 2),
         _vector("findings-twice", "two findings of one answer", [*found, found[0]],
                 rule="FINDINGS"),
     ]  # fmt: skip
@@ -266,6 +274,10 @@ def build() -> dict[str, object]:
     """Return the file."""
     large = finding("answer", prompt_tokens=2**32, output_tokens=2**31, checked_tokens=2**31)
     entry = sha256(b"entry").hex()
+    differing = [
+        finding(name, outcome=2, cause=1, token_index=token, differing_tokens=1)
+        for name, token in (("answer 1", 4), ("answer 2", 7))
+    ]
     return {
         "file": "receipt",
         "spec": "spec/07-host §10",
@@ -273,6 +285,11 @@ def build() -> dict[str, object]:
         " `findings_digest`, the `pre_image` that the host signs, and the Receipt as a `message`."
         " `rule` not null: a client refuses the receipt, by that rule. `misread`: what a misreading"
         " would give as findings digest.",
+        "rules": [
+            "A client refuses a receipt unless its first answer, cause and token are those of one"
+            " finding that has its outcome, or none where it is ACCEPTED. Whether an earlier answer"
+            " has this outcome is the host's to state: findings have no lamport.",
+        ],
         "vectors": [
             _vector("accepted", "one answer, nothing differs", [finding("answer")]),
             _vector("none", "no answers", []),
@@ -288,6 +305,8 @@ def build() -> dict[str, object]:
             ], mode=1, from_entry=entry),
             _vector("further", "two further profiles judged answers of theirs", _of_log(),
                     further=_judges()),
+            _vector("first-later", "it names the second answer that differs", differing,
+                    first=differing[1]["answer"], first_token=7),
             _vector("large", "numbers of more than 4 bytes", [large], entries=str(2**40),
                     create_time_ms=str(2**41)),
             *_refused(),

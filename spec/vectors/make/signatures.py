@@ -134,6 +134,15 @@ def _cofactor() -> list[dict[str, object]]:
                 break
         return key, message, r + _scalar((NONCE + h * SECRET) % L)
 
+    def by_order(*, reduced: bool) -> tuple[bytes, bytes, bytes]:
+        """Sign so that the equation holds with the hash mod L alone, or without mod L alone."""
+        key, r = encode(mixed), encode(plain_r)
+        for message in _messages():
+            h, hashed = (f(r, key, message) for f in (curve.challenge, curve.challenge_hash))
+            if (h % 8 == 0, hashed % 8 == 0) == (reduced, not reduced):
+                break
+        return key, message, r + _scalar((NONCE + h * SECRET) % L)
+
     plain_r = multiply(NONCE, BASE)
     mixed_r = curve.add(plain_r, TORSION[1])
     return [
@@ -143,6 +152,10 @@ def _cofactor() -> list[dict[str, object]]:
                 *sign(mixed, plain_r, whole=False), SIGNATURE),
         _vector("cofactorless", "R with torsion: holds only times 8",
                 *sign(pure, mixed_r, whole=False), SIGNATURE),
+        _vector("valid", "A with torsion, and the equation holds with the hash mod L alone",
+                *by_order(reduced=True), None),
+        _vector("hash-order", "A with torsion: holds only with the hash as it is, not mod L",
+                *by_order(reduced=False), SIGNATURE),
     ]  # fmt: skip
 
 
