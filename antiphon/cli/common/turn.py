@@ -8,7 +8,13 @@ from dataclasses import replace
 from typing import Any
 
 from antiphon.cli.common.calls import check_results
-from antiphon.cli.common.errors import MessageTooLong, NothingToContinue, ReadOnlyHere, TurnBetween
+from antiphon.cli.common.errors import (
+    DeletedHere,
+    MessageTooLong,
+    NothingToContinue,
+    ReadOnlyHere,
+    TurnBetween,
+)
 from antiphon.cli.common.next_command import next_command
 from antiphon.cli.common.session import Choices, Session
 from antiphon.cli.views import brief, entries_at, generation_record, is_undone, words_of
@@ -29,7 +35,7 @@ from replica.limits import BODY_BYTES_MAX
 from replica.log import CONTINUABLE, Conflict, FinishReason, Generation, Kind, Message, Part, Tools
 from replica.log import Text as TextPart
 from replica.order import SealNode, is_open
-from replica.refusals import ArgumentInvalid
+from replica.refusals import ArgumentInvalid, ConversationUnknown
 
 FORM_FIELDS = ("response_format", "tool_choice", "tool_name")
 """Changes that are fields of a request, not sampling parameters."""
@@ -251,8 +257,8 @@ async def run_turn(
 ) -> AsyncIterator[TurnEvent]:
     """Write the turn and yield its events; the next message follows this request.
 
-    `choices` are those by which the place was found. Raises ReadOnlyHere, and the errors of
-    `turns.ask`.
+    `choices` are those by which the place was found. Raises ReadOnlyHere, DeletedHere, and the
+    errors of `turns.ask`.
     """
     check_role(replica, held)
     check_results(held, place)
@@ -266,10 +272,15 @@ async def run_turn(
         tools=tools,
         result_of=result_of,
     )
-    async for event in events:
-        if isinstance(event, answers.Asked):
-            await _follow_branch(session, replica, held, event, choices)
-        yield event
+    try:
+        async for event in events:
+            if isinstance(event, answers.Asked):
+                await _follow_branch(session, replica, held, event, choices)
+            yield event
+    except ConversationUnknown as error:
+        if await replica.store.has(held.id):
+            raise
+        raise DeletedHere from error
 
 
 def turn_record(

@@ -37,6 +37,7 @@ from replica.link import (
     EntryFailed,
     Event,
     Fault,
+    Forgotten,
     LinkClosed,
     Welcomed,
 )
@@ -128,8 +129,8 @@ async def follow_answer(
 
     Waits while the hub is away. Raises AnswerOverdue after `silence_max_s`
     without news, HostGone, AnswerNotBegun behind `begin_by_ms`, the error with which the hub
-    refused the request, and the one of a link that does not come back by waiting,
-    such as PeerIdentityChanged.
+    refused the request, the one of a link that does not come back by waiting,
+    such as PeerIdentityChanged, and ConversationUnknown once the conversation was deleted here.
     """
     watch = AnswerWatch(replica, conversation, request_id, begin_by_ms=begin_by_ms)
     host = AwaitedHost(replica, request_id)
@@ -212,7 +213,9 @@ class AnswerWatch:
                     self._note_refusal(fault, is_stored=not is_own or entry is not None)
             case EntriesAdmitted():
                 self._not_stored = None
-            case DraftReceived() | LinkClosed() | Welcomed():
+            case Forgotten(conversation) if conversation != self._conversation:
+                return
+            case DraftReceived() | LinkClosed() | Welcomed() | Forgotten():
                 pass
             case _:
                 return
@@ -258,8 +261,8 @@ class AnswerWatch:
     async def news(self) -> list[TurnEvent]:
         """Return the changes since the last call as events.
 
-        Raises the hub's refusal, the error of a link that does not come back by waiting, and
-        AnswerNotBegun.
+        Raises the hub's refusal, the error of a link that does not come back by waiting,
+        AnswerNotBegun, and ConversationUnknown once the conversation was deleted here.
         """
         self._awake.clear()
         if self._refused is not None:

@@ -37,7 +37,7 @@ from replica.log.body import (
     text_of,
 )
 from replica.log.entry import Conflict
-from replica.refusals import ArgumentInvalid, PeerIdentityChanged, StoreFull
+from replica.refusals import ArgumentInvalid, ConversationUnknown, PeerIdentityChanged, StoreFull
 from syncd.io.config import HubConfig
 from syncd.io.server import HubServer, start
 from tests.support.callers import until
@@ -238,6 +238,16 @@ async def test_silence_ends_in_a_typed_error(scene: Scene) -> None:
     with pytest.raises(AnswerOverdue):
         async for _ in events:
             pass
+
+
+async def test_no_answer_is_waited_for_in_what_is_deleted_here(scene: Scene) -> None:
+    scene.gate.clear()
+    asking = asyncio.create_task(scene.ask("one two three", silence_max_s=None))
+    await scene.reached.wait()
+    await scene.replica.delete(scene.conversation)
+    with pytest.raises(ConversationUnknown):
+        async with asyncio.timeout(10):
+            await asking
 
 
 async def test_while_this_process_is_stopped_nobody_else_is_silent(

@@ -7,11 +7,13 @@ from typing import Any
 
 import pytest
 
+import antiphon
 from replica.io import Replica, keys
 from replica.refusals import ConversationUnknown
 from syncd.io.config import HubConfig
 from syncd.io.server import start
 from tests.antiphon.library.conftest import Lab
+from tests.support.writers import Writer
 
 FORMS = ["blocking"]
 
@@ -68,6 +70,22 @@ async def test_a_sync_in_progress_ends_with_the_conversation(lab: Lab, is_first:
         await lab.hub.stop()  # so that it waits
         waiting = asyncio.create_task(trip.sync(60.0))
         await asyncio.sleep(0)
+        await other.delete(trip.id)
+        with pytest.raises(ConversationUnknown):
+            async with asyncio.timeout(10):
+                await waiting
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+async def test_a_run_that_waits_for_its_answer_ends_with_the_conversation(lab: Lab, is_first: bool):
+    """It waited without end, and one with a timeout said that the request stays in the log."""
+    async with both(lab, is_first) as (me, other):
+        trip = await me.conversation("trip")
+        await trip.grant(Writer(6).public, "host")  # which never answers
+        events = aiter(trip.run("Good morning."))
+        while not isinstance(await anext(events), antiphon.Asked):
+            pass
+        waiting = asyncio.create_task(anext(events))
         await other.delete(trip.id)
         with pytest.raises(ConversationUnknown):
             async with asyncio.timeout(10):
