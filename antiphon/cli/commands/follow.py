@@ -2,14 +2,14 @@
 
 There are two sources: the store, which another process may be writing, and the
 hub, watched from the local heads. Either is sufficient. An entry from both is
-shown once.
+shown once. The deletion of the conversation from the store ends it.
 """
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from itertools import chain
 
-from antiphon.cli.common import Session
+from antiphon.cli.common import DeletedHere, Session
 from antiphon.cli.views import brief
 from replica.conversation import Conversation, EntryStore, MemoryShelf
 from replica.errors import AntiphonError, EntryRefused
@@ -31,7 +31,7 @@ _Arrived = asyncio.Queue[Sequence[Entry]]
 async def follow(session: Session, store: EntryStore, held: Conversation) -> AsyncIterator[Entry]:
     """Yield every entry that `held` gains, which the sources admit, until cancelled.
 
-    Raises what ends a source, such as StoreCorrupt.
+    Raises what ends a source, such as StoreCorrupt, and DeletedHere.
     """
     arrived = _Arrived(ARRIVED_MAX)
     sources = (
@@ -77,6 +77,8 @@ async def _from_store(store: EntryStore, held: Conversation, arrived: _Arrived) 
     seen_bytes = -1
     while True:
         stored = {s.conversation: s.size_bytes for s in await store.conversations()}
+        if held.id not in stored and seen_bytes >= 0:
+            raise DeletedHere
         size_bytes = stored.get(held.id, seen_bytes)
         if size_bytes != seen_bytes:
             seen_bytes = size_bytes

@@ -15,7 +15,7 @@ AntiphonError
 │   │   └── TurnBetween      it was, and another turn follows it
 │   ├── ReadOnlyHere         your key may not write in this conversation
 │   ├── CancelForbidden      only other members' answers are awaited
-│   ├── DeletedHere          a conversation was deleted from this folder beside its chat
+│   ├── DeletedHere          a conversation was deleted from this folder beside a command
 │   ├── ChecksFailed         a check failed
 │   │   ├── HubDiffers       the hub does not send everyone the same log
 │   │   ├── EndLost          the store lost its last entries

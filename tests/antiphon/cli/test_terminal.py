@@ -174,6 +174,24 @@ def test_a_followed_log_ends_where_its_store_can_not_be_read_any_more(
         assert terminal.exit_code() == 1
 
 
+@pytest.mark.parametrize("is_linked", [True, False])
+def test_a_followed_log_ends_with_its_conversation(
+    world: World, me: Terminal, is_linked: bool
+) -> None:
+    """It went on without a word, and showed what others wrote at the hub."""
+    me.ok("new")
+    me.ok("send", "before")
+    with at(world, me, "log", "-f") as terminal:
+        terminal.expect("following")
+        me.ok("send", "after")
+        terminal.expect("You said: after")
+        if not is_linked:
+            world.stop_hub()
+        me.ok("delete", "--yes")
+        terminal.expect("CONVERSATION_DELETED")
+        assert terminal.exit_code() == 1
+
+
 def test_a_log_fits_a_narrow_terminal(world: World, me: Terminal) -> None:
     me.ok("new")
     me.ok("send", "日本語のとても長い文章は、端末の幅で折り返される。" * 4)
