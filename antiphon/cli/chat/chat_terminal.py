@@ -47,6 +47,7 @@ from replica.ids import EntryId
 from replica.io import answers
 from replica.link import EntriesAdmitted, Event, Forgotten
 from replica.log import Kind
+from replica.refusals import ConversationUnknown
 
 TICK_S = 0.25
 """Interval of looks at the clock while an answer is awaited."""
@@ -333,6 +334,8 @@ class TerminalChat:
         try:
             events = await self._answer.news()
         except AntiphonError as error:
+            if isinstance(error, ConversationUnknown):  # before its Forgotten, perhaps
+                await self._chat.look_if_deleted()
             if not await self._say_ending():
                 self._screen.fail(error)
             is_over = self._chat.hears_nothing_more
