@@ -61,7 +61,8 @@ class Conversation(Members):
         The options are those of `run`. Raises the refusal of the host or the hub,
         ArgumentInvalid, ToolUnsuitable, BodyTooLarge, NotAllowed for a reader, KeyRemoved and
         ConversationDeleted as `say` does, NoHost, HostMissing, AnswerOverdue, CallOpen, KeyReused,
-        RunTooLong, ClockInvalid, PeerIdentityChanged.
+        RunTooLong, ClockInvalid, PeerIdentityChanged, and ConversationUnknown as soon as the
+        conversation is deleted here.
 
         >>> answer = await trip.ask("Capital of France?", key="job-17", max_tokens=100)
         >>> (await trip.ask("Capital of France?", key="job-17")).entry == answer.entry
