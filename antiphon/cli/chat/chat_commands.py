@@ -185,6 +185,9 @@ async def status(chat: ChatSession, _rest: str) -> None:
     hub = chat.replica.hub
     state = hub.state(chat.held.id).value
     branches = counted(len(branch_ends(chat.held.order)), "branch", "branches")
+    fault = hub.refusal(chat.held.id)
+    if fault is not None and not fault.retryable:  # as `antiphon status` has it
+        state = f"refused [{fault.reason}]"
     try:
         chat.check_sent()
     except AntiphonError as error:

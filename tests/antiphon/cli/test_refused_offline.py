@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
+from syncd.io.server import start
 from tests.antiphon.cli.conftest import Terminal, World
 from tests.antiphon.cli.test_two_members import Gate, gate, pair
 
@@ -78,3 +79,21 @@ def test_a_hub_with_another_key_is_asked_itself(world: World) -> None:
     bob.ok("send", "hello", "--no-wait")  # the new hub knows of no removal
     world.stop_hub()
     assert "will be sent" in bob.run("send", "hello", "--no-wait").stderr
+
+
+def test_a_chat_says_as_status_does_that_what_was_written_offline_is_refused(
+    world: World, me: Terminal
+) -> None:
+    """It said "synchronized"."""
+    world.stop_host()
+    world.stop_hub()
+    me.ok("new", "--host", world.hub_config.host_keys[0])
+    for _ in range(2):
+        me.ok("send", "--no-request", "offline")
+    config = world.hub_config.model_copy(update={"entries_max": 3})
+    world.hub = world.background.run(start(config))
+    world.address = world.hub.address
+    (one,) = me.record("status")["conversations"]
+    assert one["refusal"] == "QUOTA_EXCEEDED"
+    shown = me.run("chat", typed="/status\n").stderr
+    assert "refused [QUOTA_EXCEEDED] · 4 entries · 1 not at the hub yet" in shown
