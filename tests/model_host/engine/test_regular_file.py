@@ -96,7 +96,9 @@ def test_a_file_that_became_a_pipe_since_it_was_opened_is_not_waited_for(tmp_pat
     file = open_model(path)
     path.unlink()
     os.mkfifo(path)
-    assert isinstance(in_time(lambda: file.tensors.read("output_norm.weight")), OSError)
+    error = in_time(lambda: file.tensors.read("output_norm.weight"))
+    assert isinstance(error, ModelFileMissing)
+    assert error.detail == f"{path} can't be read: it is no regular file."
 
 
 def test_a_pipe_in_the_cache_is_not_waited_for(tmp_path: Path) -> None:
