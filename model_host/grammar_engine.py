@@ -71,22 +71,8 @@ class _Bytes:
 def check(grammar: str) -> str:
     """Compile a grammar and follow it for some bytes; return the engine's problem, or nothing.
 
-    That of one of several grammars, such as the arguments of a tool, begins with its name.
     May run for ever, or end the process: call it where that does no harm.
     """
-    problem = _problem_in(grammar)
-    return problem and (_problem_of_one(grammar) or problem)
-
-
-def _problem_of_one(grammar: str) -> str:
-    for one in json.loads(grammar)["grammars"][1:]:
-        start = {"name": "start", "lark_grammar": f"start: @{one['name']}"}
-        if problem := _problem_in(json.dumps({"grammars": [start, one]})):
-            return f"{one['name']}: {problem}"
-    return ""
-
-
-def _problem_in(grammar: str) -> str:
     matcher = new_matcher(LLTokenizer(TokenizerWrapper(_Bytes())), grammar)
     for _ in range(_WALK_TOKENS):
         if matcher.is_stopped():
@@ -96,3 +82,18 @@ def _problem_in(grammar: str) -> str:
         if allowed is None or not matcher.consume_token(allowed):
             break
     return problem_of(matcher)
+
+
+def problem_of_one(grammar: str) -> str:
+    """Return the problem of the first of several grammars that has one alone, behind its name.
+
+    Such are the arguments of tools. They are compiled and not followed. Nothing where all of them
+    compile. It may take longer than `check`, and end as that does.
+    """
+    tokenizer = LLTokenizer(TokenizerWrapper(_Bytes()))
+    for one in json.loads(grammar)["grammars"][1:]:
+        start = {"name": "start", "lark_grammar": f"start: @{one['name']}"}
+        matcher = new_matcher(tokenizer, json.dumps({"grammars": [start, one]}))
+        if problem := problem_of(matcher):
+            return f"{one['name']}: {problem}"
+    return ""

@@ -4,7 +4,6 @@ Pure. A source is text for the engine; nothing is compiled here.
 """
 
 import json
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -18,7 +17,6 @@ from replica.ids import Digest, tagged_sha256
 from replica.limits import BODY_BYTES_MAX
 from replica.log import FormatKind, Request, ResponseFormat, ToolChoice, ToolDefinition
 
-_OF_ARGUMENTS = re.compile(r"args_(\d+): ")
 JSON_OPTIONS = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
 """One spelling of white space: a model that may always add some need never end."""
 
@@ -33,10 +31,11 @@ class GrammarSource:
 
     def explained(self, problem: str) -> str:
         """Return a problem that begins with the name of such a grammar with that of its tool."""
-        found = _OF_ARGUMENTS.match(problem)
-        if found is None:
-            return problem
-        return f"tool {self.tools[int(found[1])]!r}: {problem[found.end() :]}"
+        for number, tool in enumerate(self.tools):
+            name = f"args_{number}: "
+            if problem.startswith(name):
+                return f"tool {tool!r}: {problem.removeprefix(name)}"
+        return problem
 
     @property
     def digest(self) -> Digest:

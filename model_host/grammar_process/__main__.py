@@ -1,7 +1,8 @@
 """Compile the grammar on stdin, and write its problem to stdout; nothing if it has none.
 
-The argument is the CPU time that it may take, in seconds. The system ends this process where
-it takes too much time, memory or stack.
+A second line has the problem again with the name of the grammar that has it, if one of several
+does. The argument is the CPU time that both may take, in seconds. The system ends this process
+where it takes too much time, memory or stack; a line that was written then still holds.
 """
 
 import resource
@@ -9,7 +10,7 @@ import signal
 import sys
 import threading
 
-from model_host.grammar_engine import check
+from model_host.grammar_engine import check, problem_of_one
 from model_host.grammar_process import OUT_OF_MEMORY, THREAD_STACK_BYTES
 from replica.limits import GRAMMAR_MEMORY_BYTES_MAX
 
@@ -19,6 +20,10 @@ STACK_BYTES_MAX = THREAD_STACK_BYTES // 2
 
 def _compile(grammar: str, problems: list[str]) -> None:
     problems.append(check(grammar))
+    if problems[0]:
+        print(problems[0], flush=True)
+        if named := problem_of_one(grammar):
+            print(named, flush=True)
 
 
 def main() -> int:
@@ -36,7 +41,6 @@ def main() -> int:
     thread = threading.Thread(target=_compile, args=(grammar, problems))
     thread.start()
     thread.join()
-    sys.stdout.writelines(problems)
     return 0 if problems else OUT_OF_MEMORY
 
 

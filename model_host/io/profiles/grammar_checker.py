@@ -137,14 +137,14 @@ async def _problem_of(source: GrammarSource) -> str | None:
         if status is None or not status:
             return problem
         if status in _COSTLY_ENDS:
-            return _COSTLY
+            return problem or _COSTLY  # it may end while it looks for the name of a grammar
         if status in (1, 2):
             raise HostError(_ABSENT)
     raise HostError("The process that checks grammars was ended by others.")
 
 
 async def _tried(source: GrammarSource) -> tuple[int | None, str | None]:
-    """Return the exit status of a process and its words; None and None if it took too long.
+    """Return the exit status of a process and its last line; None and None if it took too long.
 
     Raises HostError where the system starts no process, as without a free descriptor.
     """
@@ -166,4 +166,5 @@ async def _tried(source: GrammarSource) -> tuple[int | None, str | None]:
         if process.returncode is None:
             process.kill()
             await process.wait()
-    return process.returncode, problem.decode(errors="replace")
+    lines = problem.decode(errors="replace").splitlines()
+    return process.returncode, lines[-1] if lines else ""

@@ -140,7 +140,8 @@ def test_a_problem_of_the_engine_names_the_tool_whose_arguments_have_it() -> Non
     assert source is not None
     last = len(TOOLS) - 1
     assert source.explained(f"args_{last}: why") == f"tool {TOOLS[last].name!r}: why"
-    assert source.explained("args: why") == "args: why"
+    assert source.explained(f"args_{last + 1}: why") == f"args_{last + 1}: why"
+    assert GrammarSource("x").explained("args_0: why") == "args_0: why"
 
 
 def test_of_two_tools_of_one_name_the_last_is_the_named_one() -> None:

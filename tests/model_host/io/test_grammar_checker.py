@@ -9,12 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from model_host.grammar.grammar import GrammarSource
+from model_host.grammar.source import GrammarSource, source_for
 from model_host.io.profiles import grammar_checker
 from model_host.io.profiles.grammar_checker import GrammarChecker
 from model_host.refusals import GrammarInvalid
+from model_host.rendering.tool_formats import HERMES
 from replica.errors import HostError
+from replica.ids import PublicKey
 from replica.limits import GRAMMARS_MAX
+from replica.log import Request, Sampling, ToolDefinition
 from tests.support.signals import TurnedOff, blocked, ignored
 
 
@@ -24,6 +27,16 @@ def lark(text: str) -> GrammarSource:
 
 def schema(value: object) -> GrammarSource:
     return GrammarSource(json.dumps({"grammars": [{"name": "answer", "json_schema": value}]}))
+
+
+def tools(count: int) -> GrammarSource:
+    """Return the calls of tools, of which the last has arguments that nothing obeys."""
+    bad = '{"type": "object", "required": ["a"], "additionalProperties": false}'
+    offered = [ToolDefinition(f"tool_{number}", "", "") for number in range(count - 1)]
+    request = Request(PublicKey(bytes(32)), Sampling())
+    source = source_for(request, [*offered, ToolDefinition("bad", "", bad)], HERMES)
+    assert source is not None
+    return source
 
 
 OWNER, OTHER = b"owner", b"other"
@@ -61,6 +74,25 @@ async def test_the_time_of_a_grammar_ends_where_its_signal_is_turned_off(
     with turned_off(signal.SIGVTALRM), pytest.raises(GrammarInvalid, match="too much"):
         await checker.check(ENDLESS, OWNER)
     assert time.monotonic() - began < grammar_checker.WALL_S_MAX
+
+
+async def test_a_tool_is_named_whose_arguments_have_a_problem() -> None:
+    with pytest.raises(GrammarInvalid, match="tool 'bad': Unsatisfiable schema") as caught:
+        await GrammarChecker().check(tools(2), OWNER)
+    assert not caught.value.is_costly
+
+
+async def test_the_problem_stands_where_the_process_ends_as_it_looks_for_the_tool(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To compile each of many again takes longer than all of them at once."""
+    program = tmp_path / "python"
+    program.write_text("#!/bin/sh\ncat > /dev/null\necho Unsatisfiable schema\nkill -VTALRM $$\n")
+    program.chmod(0o700)
+    monkeypatch.setattr(sys, "executable", str(program))
+    with pytest.raises(GrammarInvalid, match=r"^Unsatisfiable schema$") as caught:
+        await GrammarChecker().check(tools(2), OWNER)
+    assert not caught.value.is_costly
 
 
 async def test_a_verdict_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
