@@ -129,7 +129,7 @@ def _header(path: Path) -> tuple[dict[str, Any], int]:
     """
     try:
         with open_regular(path) as file:
-            # It is whole where the package takes it; of the file no more is mapped than now.
+            # The package checks the header, and that the file is whole. It maps it meanwhile.
             with safe_open(path, framework="numpy"):
                 pass
             size = int.from_bytes(file.read(8), "little")
